@@ -36,31 +36,20 @@ COMMAND = Command(
     rest is kept. malloc_stats() counts blocks in a thread's tcache as in use, and blocks in fast bins as free. The
     column %system is the share of all that malloc has from the kernel, resident or not.
 
-    In JSON each arena also has heaps, a list of {start, end, size, top}, and bins, a list of {kind, chunks, bytes}
-    with the kinds fast, tcache and bins (with --detail unsorted, small and large in place of bins); threads is a
-    list of {tid, name, address, arena, chunks, bytes}: the threads' caches, the arena that each is in, and the
-    chunks in it, of whatever arena.
-
     Where the C library's malloc holds nothing and other allocators serve in its place, their tables stand in place of
-    its own (in JSON: serving, a list of their titles; arenas, mmapped and total are the C library's in any case), and
-    of those without arenas a row is a size of blocks, as of musl's.
+    its own, and of those without arenas a row is a size of blocks, as of musl's.
 
-    Where jemalloc is in malloc's place or beside it, a table has a row for each of its arenas: extents with
-    blocks in them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not
-    given back or the kernel has not taken yet, and what is retained, which is address space alone. Of mimalloc a row is
-    a heap of a thread, numbered by their addresses, with the pages that have blocks in use (active) and those that have
-    none (dirty); the last are pages that no thread has. The column arena is what heap chunks --arena takes. In JSON
-    that is others, a list of {allocator, module, index, active, dirty, muzzy, retained, used, cached, root, address,
-    choice}: root is the place of the allocator among several of its kind, address that of mimalloc's heap (else null),
-    choice what --arena takes.
+    Where jemalloc is in malloc's place or beside it, a table has a row for each of its arenas: extents with blocks in
+    them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not given back
+    or the kernel has not taken yet, and what is retained, which is address space alone. Of mimalloc a row is a heap of
+    a thread, numbered by their addresses, with the pages that have blocks in use (active) and those that have none
+    (dirty); the last are pages that no thread has. The column arena is what heap chunks --arena takes.
 
-    tcmalloc has no arenas either: all threads share its spans. A table says where its free blocks wait: in the lists of
-    spans (central), in transfer caches, and in the cache of each thread (in JSON: caches, a list of {allocator, module,
-    kind, address, blocks, bytes}).
+    tcmalloc has no arenas either: all threads share its spans. A table says where its free blocks wait: in the lists
+    of spans (central), in transfer caches, and in the cache of each thread.
 
-    musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free, and
-    the bytes that were asked for of the ones in use (in JSON: classes, a list of {size, groups, used, free, asked});
-    the one before 1.2.1 has no groups either, and no rows.""",
+    musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free,
+    and the bytes that were asked for of the ones in use; the one before 1.2.1 has no groups either, and no rows.""",
     example="heap arenas --sort=free",
     needs=TARGET,
     options=Options,

@@ -41,17 +41,13 @@ COMMAND = Command(
     noun="at",
     question="What is at this address, and who owns it?",
     text="""The mapping, the allocator's block, the Python object in it, and, for a buffer, the object that owns it.
-    Any address inside a block will do. Below that are the largest blocks to which its words lead; in JSON, refers has
-    at most 100 of them, {address, size, what}, of refers_to in all. In a program with Python, a block to which a static
-    variable of a library leads has the variable's name; in JSON that is variable, else null. Where the program runs
-    tracemalloc, the line of Python that allocated the block is shown; in JSON, allocated is {file, line, size}, the
-    size as it was asked for, or null. Of values of a DataFrame, a table or an array it says which; in JSON, array is
-    {what, name, dtype, shape, of, type, address, whole}: the column, or the array, and what it is a column of, with the
-    shape of that; or null.
+    Any address inside a block will do. Below that are the largest blocks to which its words lead. In a program with
+    Python, a block to which a static variable of a library leads has the variable's name. Where the program runs
+    tracemalloc, the line of Python that allocated the block is shown. Of values of a DataFrame, a table or an array it
+    says which.
 
     With --calls and the log of a process that gdbheap trace --stacks records, or had recorded when this core was
-    written, the stack is shown that made the block: where it was sampled, most blocks have none. In JSON, made is
-    {address, size, frames}, the size as it was asked for, frames outermost first; or null.""",
+    written, the stack is shown that made the block: where it was sampled, most blocks have none.""",
     example="heap at 0x7f31c0de1230",
     needs=TARGET,
     options=Options,

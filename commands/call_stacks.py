@@ -99,16 +99,7 @@ COMMAND = Command(
 
     Functions are named by the symbols of the files on this machine that have the build-ids which were loaded; without
     symbols, a file and the address in it. A Python frame is a function with file and line, of CPython 3.7 to 3.14
-    without free threading; of others the frames of C remain.
-
-    In JSON, bytes and blocks are what the stacks add up to, in_use the bytes that were in use (null: not counted), all
-    as asked for; call and since (null without --diff) the calls, of calls; mean every how many bytes a stack was
-    recorded (1: with each call), sampled_blocks how many blocks in use have one, without how many calls that allocated
-    have none, lost how many are missing in the log; python the releases of Python that were met. stacks is a list of
-    {frames, bytes, blocks, allocated_bytes, allocated_blocks}, frames outermost first as {name, file, line, kind};
-    allocated_* is all that the stack had allocated by then. sites is the same by one frame of each stack. path, pid,
-    began (nanoseconds since 1970), exe, words, processes are of the log, whole says whether nothing of it is
-    missing, unread is a list of lines about symbols of files that were not read.""",
+    without free threading; of others the frames of C remain.""",
     example="gdbheap stacks --svg=peak.svg",
     needs=FILES,
     options=Options,

@@ -78,26 +78,12 @@ COMMAND = Command(
     within the distance of two times in the log, which has one for every 256 events.
 
     The curves have at most 2,048 points each: the last value of a stretch of calls, and the most bytes in it, so that
-    the peak is seen. Memory is taken for the blocks in use and not for the calls. docs/calls.md says more.
+    the peak is seen. Sizes are summed up in steps of 16 bytes below 32 KiB and of 32 KiB below 64 MiB. Memory is taken
+    for the blocks in use and not for the calls. docs/calls.md says more.
 
     --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to
     become larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The
-    main arena is larger where the break rises, another one where a heap of it is larger than it ever was.
-
-    In JSON, calls is {all, malloc, calloc, realloc, memalign, free, mmap, munmap, mremap, mallopt, malloc_trim,
-    fork}; all is the first five together. live is {count, bytes, usable} at the end, peak and most are {count, bytes,
-    usable, call, seconds}: when the most bytes were in use, and the most blocks. requested is {calls, bytes, usable}
-    of all calls that gave a block; sizes a list of {from, to, calls, bytes, live, live_bytes} that adds up to it:
-    steps of 16 bytes below 32 KiB, of 32 KiB below 64 MiB, powers of two above. cumulated is {upper, lower},
-    temporary {count, bytes}, realloc {grown, shrunk, moved, copied}. lifetimes is {released, zero, calls, seconds,
-    tick, spans, error}: calls and seconds are {median, p90, longest}, zero is how many lived 0 calls, tick the mean
-    distance of two times, spans a list of {from, to, blocks}. curve is {calls, seconds}, lists of {call, seconds,
-    count, bytes, most}. allocated blocks are those released, unseen (their release is missing) and live. failed,
-    nothing (free of NULL), unknown (about blocks that came from a parent) and lost count calls. growth is null, or a
-    list of {call, size, alignment, bytes, chunk, arena, largest, short_by, looked, new, frames}: chunk is what the
-    size takes, arena 0 for the main one, others by the order in which they were made, new whether this call had it
-    made; largest the largest free chunk before the call, short_by the difference; null where there was none or, not
-    looked, where nobody looked; frames the call's stack, outermost frame first, or null where the log has none.""",
+    main arena is larger where the break rises, another one where a heap of it is larger than it ever was.""",
     example="gdbheap stats --svg=live.svg",
     needs=LOG,
     options=Options,

@@ -73,12 +73,7 @@ COMMAND = Command(
     after kill -9 they may stay, and cost a few system calls until they are met (docs/growth.md).
 
     The size is the one that is asked for, of calloc the product. free does not know it: there it is that of a request
-    whose chunk may be as large as the block's, which are a few, of 128 KiB and more those of a page.
-
-    In JSON, calls is a list of {seconds, tid, function, address, size, grown, frames}: seconds since the beginning, the
-    block that realloc and free are about (else null), with --grows the bytes that came from the kernel (else null, and
-    size is null then), frames from the outermost to the innermost {name, file, line, kind};
-    end is asked, gone or exec, cost {stops, stood, held}.""",
+    whose chunk may be as large as the block's, which are a few, of 128 KiB and more those of a page.""",
     example="heap catch realloc --size=8880819",
     needs=CALLED,
     options=Options,

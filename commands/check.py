@@ -34,8 +34,7 @@ COMMAND = Command(
 
     Of a program that glibc ended by abort(), the first line is what glibc said; then come the block that is to blame
     (the one before the damage, the one that was freed twice, or the one that a pointer leads into), how it is reached,
-    and the calls that led into malloc or free. In JSON that is abort, {message, block, holder, frames}, else null;
-    block is {address, size, state, what, why, text}, frames a list of functions, the innermost first.
+    and the calls that led into malloc or free.
 
     A process may be stopped while a thread is inside malloc and has changed half of a list: such places are named
     "caught inside malloc" and do not count as damage. The exit status is 1 if there is damage.""",

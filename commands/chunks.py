@@ -128,26 +128,19 @@ COMMAND = Command(
     switched off. A chunk with a mapping of its own is mmapped and in no arena.
 
     Where an allocator that is walked stands in for malloc, or is there beside it, its blocks are listed too, without
-    header: used, free (their pages' room for more of them, too) or tcache; allocator (in JSON) says whose
-    each is, and asked how many bytes the program asked for, where the allocator keeps that (musl's since 1.2.1,
-    mimalloc's secure and debug builds), else null.
+    header: used, free (their pages' room for more of them, too) or tcache.
 
     A used chunk of C, C++ or Rust code is named where something proves what it is: a C++ object by its vtable, the
     nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
-    Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks of
-    PostgreSQL's memory contexts. --by=type has a row for each of these (in JSON: types, a list of {type, count, bytes,
-    capacity, used}; unclassified and total {count, bytes}; kinds: how many there are), the most bytes first, or with
-    --sort=count the most blocks. capacity is what vectors, strings and hash tables have room for, and used
-    (the column filled) what they hold; of other kinds both are null. In a program with Python the blocks of its own
-    allocator are not among them, and other blocks of Python's objects are of no kind.
+    Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks
+    of PostgreSQL's memory contexts. --by=type has a row for each of these, the most bytes first, or with --sort=count
+    the most blocks. The column capacity is what vectors, strings and hash tables have room for, and filled what they
+    hold. In a program with Python the blocks of its own allocator are not among them, and other blocks of Python's
+    objects are of no kind.
 
-    --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in use
-    came from, the most bytes first. In JSON, stacks is a list of {addresses, frames, own, count, bytes, likely_count,
-    likely_bytes, address}: return addresses, innermost first; frames {name, file, line, kind}, outermost first; how
-    many of the innermost are jemalloc's own; the sampled blocks and their bytes; what they stand for by jemalloc's own
-    account (null before 5.3); the first block. kinds, count, bytes, likely_count, likely_bytes are those of all.
-    --format, --folded, --svg, --speedscope and --pprof draw them all, without jemalloc's own frames, by the bytes of
-    the sampled blocks.""",
+    --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in
+    use came from, the most bytes first. --format, --folded, --svg, --speedscope and --pprof draw them all, without
+    jemalloc's own frames, by the bytes of the sampled blocks.""",
     example="heap chunks --state=used --min=1M",
     needs=TARGET,
     options=Options,

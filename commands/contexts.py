@@ -34,13 +34,12 @@ COMMAND = Command(
     total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts, of any backend and of cores, while a
     query runs as well, and without asking the server. PostgreSQL 13 to 18; other programs have no memory contexts.
 
-    The first table sums up the contexts of each name, as prepared statements have thousands; in JSON it is names, a
-    list of {name, count, total, free, used}, and is always whole.
+    The first table sums up the contexts of each name, as prepared statements have thousands.
 
     --sort=tree lists each context before those that are below it. --format, --folded, --svg, --speedscope and --pprof
-    draw that tree: each context above the one that it belongs to, with what it can hand out again as a part of its own;
-    what contexts are for is not in there. Contexts that are more than 100 levels from TopMemoryContext are one part,
-    "deeper levels"; with more than 20,000 contexts it begins earlier.""",
+    draw that tree: each context above the one that it belongs to, with what it can hand out again as a part of its
+    own; what contexts are for is not in there. Contexts that are more than 100 levels from TopMemoryContext are one
+    part, "deeper levels"; with more than 20,000 contexts it begins earlier.""",
     example="heap contexts --top=10",
     needs=TARGET,
     options=Pictured,

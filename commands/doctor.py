@@ -31,10 +31,7 @@ COMMAND = Command(
     counts. What is in the way is said in one line (another user, Yama, a tracer, capabilities, a user namespace, a
     security module, seccomp, hidepid), and then the one command that helps where gdbheap runs: sudo, docker, podman,
     kubectl debug or systemd-run. Without a process it is about gdbheap itself. Nothing is stopped, and nothing is
-    changed.
-
-    In JSON, process, where (host, docker, podman, kubernetes, systemd), checks a list of {id, state (ok, refused,
-    absent), detail}, reason, advice, failed. The exit status is the one that looking into the process would have.""",
+    changed. The exit status is the one that looking into the process would have.""",
     example="gdbheap doctor",
     needs=MAYBE_PROCESS,
     options=Common,

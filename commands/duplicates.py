@@ -42,11 +42,7 @@ COMMAND = Command(
     their contents, of 128 bits.
 
     With --holders there are, for each value that is listed, the types of those that refer to the most of its copies;
-    containers by what holds them, as in "dict of app.Session".
-
-    In JSON that is duplicates, a list of {type, text, count, bytes, saved, address, held_by}, at most 100,000, held_by
-    a list of {type, count}; types, a list of {type, objects, bytes, values, copies, saved}; and count, copies and saved
-    over all values that are there twice.""",
+    containers by what holds them, as in "dict of app.Session".""",
     example="heap duplicates --top=20 --holders",
     needs=TARGET,
     options=Options,

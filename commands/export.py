@@ -149,11 +149,9 @@ COMMAND = Command(
     With --partition each table is a folder of folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet.
     DuckDB, Spark and Trino read all processes of all hosts as one table (docs/fleet.md). DIR may then be a URL that
     fsspec knows, as s3://bucket/heaps (gdbheap[remote], and the library of that system), and there may be several
-    targets, also by --name, --cgroup and --children. Rows of snapshots are put there last.
-
-    In JSON, path is the folder, format the format, looks how many targets, tables a list of {name, rows, file, size},
-    and left_out why some of several targets, or of the tables in --tables, are not there (status 1); targets that have
-    ended meanwhile are not mentioned.""",
+    targets, also by --name, --cgroup and --children. Rows of snapshots are put there last. Some of several targets, or
+    of the tables in --tables, that could not be had are named, with status 1; targets that have ended meanwhile are
+    not.""",
     example="gdbheap export -o tables",
     needs=SOURCES,
     options=Options,

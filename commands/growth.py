@@ -71,10 +71,10 @@ COMMAND = Command(
     noun="growth",
     question="What makes the memory of a process grow, from where? (live)",
     text="""Follows the process while it runs: each of its system calls brk, mmap, mprotect, munmap, mremap and
-    madvise, until Ctrl-C, the end of the process, --duration or --count. Then it prints how the calls that made
-    memory grow are distributed by size, those for malloc's heap (brk) and the others (mmap) apart; what all calls did;
-    and the stacks from which memory grew, those of most bytes first, Python's frames and C's in one. Nothing else of
-    the process is slowed down. What it cost is said: how often a thread stood, and for how long.
+    madvise, until Ctrl-C, the end of the process, --duration or --count. Then it prints how the calls that made memory
+    grow are distributed by size, those for malloc's heap (brk) and the others (mmap) apart; what all calls did; and
+    the stacks from which memory grew, those of most bytes first, Python's frames and C's in one. Nothing else of the
+    process is slowed down. What it cost is said: how often a thread stood, and for how long.
 
     Calls are seen at a jump behind each such system call in the code of libc, the dynamic linker and whatever else
     makes it by a constant number; what came past that is a line of its own, by the mappings before and after. The
@@ -83,19 +83,10 @@ COMMAND = Command(
     filter of the kernel's. The command runs on if it has not ended a second after Ctrl-C; a process that stays behind
     (gdbheap guard) then lets its calls pass.
 
-    With --perf the kernel tells of each call, by a tracepoint: nothing of the process stands, nothing in it is changed,
-    and no call is missed, whoever makes it; stacks are C's alone, as far as 8 KiB of them go. What came faster than it
-    could be read is lost, and counted. It takes root or CAP_PERFMON, and is for a process that runs.
-
-    In JSON, brk and mmap are {bytes, calls, sizes}, sizes a list of {from, to, calls, bytes} for powers of two;
-    operations is a list of {id, calls, bytes}, where brk, mmap, mremap and commit (mprotect makes reserved memory
-    usable) make memory grow, reserve maps what may not be used yet, mmap.file files and shared memory, brk.shrink,
-    mremap.shrink, munmap, madvise and decommit give memory back; stacks a list of {bytes, calls,
-    frames}, frames from the outermost to the innermost {name, file, line, kind}; unseen is {grown, gone, stacks} in
-    bytes (null for a command that is started, or if is_cut: unseen calls unmapped so many ranges that
-    neither the mappings nor what mprotect does were followed any longer), cost {stops, stood, held} in seconds; end is
-    asked, gone or exec; lost is how many calls were (null without --perf: none can be). The first 10,000 stacks are
-    kept: other_stacks is {bytes, calls} of the calls from others, or null.""",
+    With --perf the kernel tells of each call, by a tracepoint: nothing of the process stands, nothing in it is
+    changed, and no call is missed, whoever makes it; stacks are C's alone, as far as 8 KiB of them go. What came
+    faster than it could be read is lost, and counted. It takes root or CAP_PERFMON, and is for a process that runs.
+    The first 10,000 stacks are kept.""",
     example="heap growth --duration=10",
     needs=FOLLOWED,
     options=Options,

@@ -167,66 +167,27 @@ COMMAND = Command(
     globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes, their share
     of RSS and what it is; beside them what no allocator handed out, from 4 MiB on: static variables, stacks,
     thread-local data, mapped files, shared memory and other mappings. The code of programs and libraries has a row
-    from half of RSS on. All references are followed where that takes about 3
-    seconds of CPU time at most (7,500,000 blocks in use), or what --budget says, or with --detail; --quick does not
-    look for holders. Of a Python program with more blocks, the objects that modules and frames lead to are followed for
-    that time, and a holder has "at least" the bytes that reference counts prove it to keep; the rest is one line, "not
-    examined". Then the findings: what could be given back or avoided, largest first, each with advice that was tried
-    (docs/findings.md). Then what to type next.
+    from half of RSS on. All references are followed where that takes about 3 seconds of CPU time at most (7,500,000
+    blocks in use), or what --budget says, or with --detail; --quick does not look for holders. Of a Python program
+    with more blocks, the objects that modules and frames lead to are followed for that time, and a holder has "at
+    least" the bytes that reference counts prove it to keep; the rest is one line, "not examined". Then the findings:
+    what could be given back or avoided, largest first, each with advice that was tried (docs/findings.md). Then what
+    to type next.
 
     A snapshot has the page of the moment that it was taken.
 
-    Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and the
-    roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
+    Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and
+    the roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
     byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages"
     says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
-    its own. Lines below 1 % of RSS are left out or one line, unless --detail or --sort is given; JSON has all. --sort
-    orders lines that have the same parent. --format, --folded, --svg, --speedscope and --pprof draw what is resident,
-    from RSS down: by allocator, arena and state, and what is in use by the types of objects.
+    its own. Lines below 1 % of RSS are left out or one line, unless --detail or --sort is given; --json has all.
+    --sort orders lines that have the same parent. --format, --folded, --svg, --speedscope and --pprof draw what is
+    resident, from RSS down: by allocator, arena and state, and what is in use by the types of objects.
 
-    In JSON verdict is the first sentence; holders are a list of {bytes, resident, share, path, what, count, kind,
-    address, shape, parts, way, largest_block, at_least, outside, retained, alone, also, together, names, tasks,
-    task_kind, traits}: what is the type of the object that path leads to, count its length, parts the kinds of its
-    blocks, way the steps from there to its largest block, largest_block the address of that, at_least whether bytes are
-    those that are proven, because not all references were read, outside the address of the largest part of memory that
-    no allocator handed out, null for blocks; retained is what would be free without the object, or the global, alone
-    (null: not known), alone whether that is most of what it leads to, also names others that hold the rest, together is
-    what would be free without all of them, names are other names of the object, and tasks counts the tasks, or what
-    task_kind says, that lead to most of it; traits are a list of {kind, name, count, example, at_least}, what the
-    memory around it says: "label" (of a Prometheus metric, the one with most values, and one of them), "log handler"
-    (its class, and its logger), "database" (what connections of sqlite3 are to, and whether that is a "file", in
-    "memory" or "temporary"), "opened by ended threads" (how many of the connections); next are lines to paste;
-    not_looked is the number of blocks in use where these are too many to follow all references, else null; not_examined
-    are the bytes that nothing is proven to hold; imported has the same keys for the interpreter, its standard library
-    and the packages that have no row, else it is null.
+    If RSS has changed by 1 % and 1 MiB or more until the holders are found, a sentence says so.
 
-    If RSS has changed by 1 % and 1 MiB or more until the holders are found, a sentence says so; in JSON, meanwhile is
-    {rss, seconds}, the change since the process ran on, null where that is not known.
-
-    With --since FILE, a sentence says which holders grew since that snapshot; in JSON, since is {seconds, rss, in_use,
-    free, holders}, with the keys of heap diff, else null.
-
-    In JSON each line also has zero, the bytes for which the kernel's zero page stands in (they are not resident);
-    huge, how many of the resident bytes are mapped by huge pages (null where the kernel does not say, before Linux
-    6.7); pages, the bytes of the pages that belong to it as a whole, resident or not, and whole, how many of these
-    are resident: for free memory the pages that nobody holds, for all else those that it keeps; state, of an
-    allocator's line used, free, top or overhead, else null. Of a core that is cut short the line missing has what it
-    should hold and does not, whoever had it. If nothing looked into more than half of the memory that is not files',
-    malloc's not either, and there is no finding, the exit status is 5. trim is what malloc_trim(0) would give back,
-    as in heap trim. summary adds up all allocators that are walked: used and free are the bytes of their blocks in
-    use and of their free blocks and tops, headers included; used_resident and free_resident are the resident parts
-    of both; whole is how much of free_resident is in pages that nobody holds; returnable is how much of it
-    malloc_trim(0) would give back (null without glibc's malloc); kept is a list of {id, bytes, why}, the reasons why
-    the rest of free_resident stays: glibc.fragments (free chunks on pages that chunks in use share), glibc.tcache,
-    glibc.locked (by mlock), glibc.hugetlb (pages of hugetlbfs), glibc.top, or an allocator's free blocks; allocators
-    are the ledger's lines that this is about; outside are the resident bytes of static data, stacks, thread-local
-    data, written pages of files and memory of brk() that have a row among the holders, stacks_left those of stacks
-    below their stack pointers that have one; unknown is {id, name, bytes, own}, the line of the memory that is not
-    walked, of an allocator or a runtime (own: it is certainly its own) or other memory, and null if there is next
-    to none. findings are a list of {id, bytes, text, advice, figures, commands, environment, within, doubtful}:
-    bytes is what the advice is worth, figures are the numbers that it rests on, commands are lines to paste,
-    environment has the settings that the advice names, within is the id of another finding that may have some of
-    the same bytes, doubtful whether the memory may be intended.""",
+    With --since FILE, a sentence says which holders grew since that snapshot. If nothing looked into more than half of
+    the memory that is not files', malloc's not either, and there is no finding, the exit status is 5.""",
     example="heap --sort=virtual",
     needs=TARGET,
     options=Options,

@@ -58,11 +58,7 @@ COMMAND = Command(
     text="""Draws the heaps of malloc's arenas, chunks with a mapping of their own, pymalloc's arenas and other memory,
     each on lines of its own, with a character for every cell of address space: in use (three quarters of it or more),
     in use and free (a quarter or more), free and resident, free and given back to the kernel, top, other. In colour on
-    a terminal, unless NO_COLOR is set; in ASCII if the terminal has nothing else.
-
-    In JSON, cell is the bytes of a cell; groups is a list of {name, kind, arena, start, end, resident, cells}, cells
-    a list of {start, end, parts}, parts a list of {id, virtual, pages, resident, state} with the ids of heap's
-    ledger. rest has the parts that are in no group: together they are the ledger's lines.""",
+    a terminal, unless NO_COLOR is set; in ASCII if the terminal has nothing else.""",
     example="heap map --svg=heap.svg",
     needs=TARGET,
     options=Options,

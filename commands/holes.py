@@ -74,13 +74,8 @@ COMMAND = Command(
     take another chunk than the one that is named.
 
     With --path each of these blocks has the path by which a root keeps it, as Python where there is an expression,
-    else in words: in JSON, path of before and after. With --calls and the log of a process that gdbheap trace --stacks
-    records they have the stack of the call that gave them, as in heap at: in JSON, made of before and after.
-
-    In JSON, "fit" is null or {request, chunk, mmapped, fits, mmap_threshold, arenas, cached, nearest}: chunk is the
-    size with the header; arenas is a list of {index, best: {address, size} or null, top, short_by, mmapped,
-    grows_by}, cached a list of {tid, address}, nearest (the largest chunks of arenas where none suffices) a list of
-    {address, size, arena, short_by}.""",
+    else in words. With --calls and the log of a process that gdbheap trace --stacks records they have the stack of the
+    call that gave them, as in heap at.""",
     example="heap holes --min=1M",
     needs=TARGET,
     options=Options,

@@ -71,46 +71,36 @@ COMMAND = Command(
     text="""Each block in use is in one row. In a program with Python the rows are packages (their modules, classes and
     functions, and what only leads from there), variables that have much with all that they lead to, each by its path,
     frames that run, data of libraries (a static variable that has much has a row of its own, where a symbol names it),
-    the interpreter itself, the tables of tracemalloc, and what nothing leads to; of two holders that lead to a
-    block the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less
-    than a fiftieth of what is in use is part of its package, and small packages are one row. count is how many objects,
-    with their buffers, and blocks of C code. The share of RSS is that of resident bytes, which have a column where they
-    are less than all bytes of a row.
+    the interpreter itself, the tables of tracemalloc, and what nothing leads to; of two holders that lead to a block
+    the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less than a
+    fiftieth of what is in use is part of its package, and small packages are one row. count is how many objects, with
+    their buffers, and blocks of C code. The share of RSS is that of resident bytes, which have a column where they are
+    less than all bytes of a row.
 
-    Memory that objects mapped counts for what holds them: mmap.mmap, numpy.memmap, SharedMemory, and all that keeps the
-    address of a mapping beside its size, such as Arrow's and torch's mapped files. shared, of all rows in JSON, is what
-    of it is shared mappings: unmapped without the object, freed only where nobody else has the pages.
+    Memory that objects mapped counts for what holds them: mmap.mmap, numpy.memmap, SharedMemory, and all that keeps
+    the address of a mapping beside its size, such as Arrow's and torch's mapped files. Shared mappings are unmapped
+    without the object, and freed only where nobody else has the pages.
 
     In a program without Python a row is one holder, to whose blocks the shortest chains lead from there: a global (by
     its symbol, or its section where the program has no symbols), with the type of what has most of its bytes; what a
     thread's variable or a mapping leads to; the memory contexts of one name in PostgreSQL; the objects in a Java heap.
     --by=global, --by=thread and --by=type have a row for each kind of block: of globals, of threads, of all.
 
-    If some references could not be read, because --max-stop was over or a core is truncated, a row says "at least":
-    so much its holder is proven to have. The rest is one line, "not examined", with the commands that would
-    examine it. A holder is proven where an object counts no more references than were found. In JSON a row has
-    at_least then, and the document not_examined, in bytes, and next, a list of command lines.
+    If some references could not be read, because --max-stop was over or a core is truncated, a row says "at least": so
+    much its holder is proven to have. The rest is one line, "not examined", with the commands that would examine it. A
+    holder is proven where an object counts no more references than were found.
 
     --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
     root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
-    offsets of the words that lead from block to block. In JSON blocks are owners; holders are rows: {path, kind,
-    what, blocks, bytes, resident, share, expression, parts, array, absent, at_least}. path is a Python expression or
-    words, expression the same where it is Python, else null; array is {what, shape, dtype, bytes, columns} of a
-    variable that is a DataFrame, a table or an array, else null. In rows of every kind, absent is how many
-    bytes of large blocks are not resident, because the program never wrote to them or the kernel swapped them out;
-    resident is bytes without these, and share is resident as a part of RSS. least is the smallest size of a row of
-    --by=block, else null.
+    offsets of the words that lead from block to block. Shares of RSS leave out what is not resident of large blocks,
+    because the program never wrote to them or the kernel swapped them out.
 
     --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
     ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),
     estimated_size() and nbytes count them, of a tensor its storage's, wherever they lie, also in memory of Arrow's own
     allocator. What only shows memory of a row before, as a view does, has no row. What cannot be proven is left out; a
-    warning counts it. In JSON that is arrays, a list of {what, type, name, shape, dtype, bytes, deep, shared, address,
-    data, base, views, path, columns, device, nbytes, absent, retained, kept_by}, columns a list of {what, name, dtype,
-    shape, bytes, deep, address}: deep is memory_usage(deep=True), shared what rows before have too, views how many
-    arrays show it; device and nbytes are a tensor's, else null. retained is what would be free without the object: a
-    slice may keep far more than it shows. kept_by is {type, count, shown} of the views that alone keep the memory and
-    show little of it, else null. bytes over all has no byte twice.
+    warning counts it. What a row retains would be free without the object: a slice may keep far more than it shows.
+    The sum has no byte twice.
 
     --format, --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
     example="heap owners --top=10",

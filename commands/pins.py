@@ -78,14 +78,7 @@ COMMAND = Command(
 
     With --path each group that is listed has the paths by which roots keep its first 20 blocks, and each kind has the
     most common of those: as Python where there is an expression, else in words. In a group of several blocks, paths
-    that differ only in numbers in brackets or in the last key count as one.
-
-    In JSON each pin also has blocks (how many), members (address, size, what, path; at most 1,000) and path; size is
-    the bytes of all its blocks. sums is a list of {allocator, groups, blocks, bytes, would_free, described} over all
-    that match, kinds a list of {what, allocator, blocks, bytes, groups, alone, would_free, path, holder}: alone counts
-    the groups that have nothing else, would_free is what those would free, and holder is what reaches most of the
-    blocks whose contents are unknown, else null. resident_known is false where would_free
-    counts pages that may be absent.""",
+    that differ only in numbers in brackets or in the last key count as one.""",
     example="heap pins --top=20",
     needs=TARGET,
     options=Options,

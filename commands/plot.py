@@ -54,11 +54,7 @@ COMMAND = Command(
     text="""A panel for each process (the 12 largest): RSS; what malloc has from the kernel and what of that is in use,
     with the gap between them shaded, which is memory that the program has freed; the same of Python's arenas; marks
     for snapshots, other programs (exec) and ends. As SVG, as PNG, or as one HTML page with a table of the first, last
-    and highest values, which needs no network and no script. Drawing needs matplotlib: pip install 'gdbheap[plot]'.
-
-    In JSON, path is the picture's file, size its bytes, not_drawn how many processes it leaves out, cut the files
-    whose last line was not whole, and extents a list of {file, pid, exe, figure, samples, first, last, peak,
-    peak_time}; figure is rss, system, in_use, pool_bytes or pool_used.""",
+    and highest values, which needs no network and no script. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
     example="gdbheap plot -o memory.html",
     needs=FILES,
     options=Options,

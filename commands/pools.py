@@ -48,12 +48,7 @@ COMMAND = Command(
 
     In free-threaded builds, and with PYTHONMALLOC=mimalloc, the blocks are those of CPython's own mimalloc: a row is a
     block size, its pools are pages, and free blocks are those for which its pages have room. A second table says what
-    they are for, which free-threaded builds keep apart, and which pages no longer belong to a thread.
-
-    In JSON each class also has arenas, alone, alone_blocks, and with --detail told, asked and wasted; fill is a list
-    of {percent, arenas, used}, emptiest a list of {index, address, blocks, bytes, classes, pins}, interpreters a
-    list of {usedpools, arenas, blocks, bytes}, the main one first. interpreters is empty, and arena_size and
-    pool_size are null, where pymalloc is not in use. mimalloc is null, or {segments, reserved, free_spans, heaps}.""",
+    they are for, which free-threaded builds keep apart, and which pages no longer belong to a thread.""",
     example="heap pools --sort=free",
     needs=TARGET,
     options=Options,

@@ -57,13 +57,7 @@ COMMAND = Command(
     those of its parent, or of a sibling, if both come from one exec: which pages are no longer shared since the fork,
     and by what they were written (docs/processes.md). What gc.freeze() before the fork would save is said with a
     number, and so are pages of strings, bytes and numbers that are equal in several workers and that none of their
-    parents has: those preloading would save. One that ends meanwhile or cannot be read has a note.
-
-    In JSON, processes are a list of {pid, parent, program, rss, pss, uss, swap, heap {in_use, free, trim, kept,
-    finding {id, bytes}}, beside, written, note, verdict, holders}, total {processes, rss, pss, uss, shared, swap};
-    written, of a process and of all, {restored, recounted, collector, counts, both, data, new, shared, freezing},
-    bytes of pages; types a list of {type, objects, bytes, alone, recounted}; advice a list of {id (freeze, preload),
-    saves, workers, at_most, at_least}.""",
+    parents has: those preloading would save. One that ends meanwhile or cannot be read has a note.""",
     example="gdbheap processes --children",
     needs=PROCESSES,
     options=Options,

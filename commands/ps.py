@@ -63,11 +63,7 @@ COMMAND = Command(
     have it, so that the column adds up to what they have together. Private is what a process has alone, shared its
     part of the rest. Nothing is stopped unless --heap asks for it. The figures are ps_mem's, which adds half a KiB to
     each sum that the kernel cuts to whole KiB. Processes of others are left out unless root asks, and counted below.
-
-    In JSON, programs are a list of {name, script (null for what is no Python), count, ram, private, shared, swapped,
-    pids, heap (null without --heap; else looked, in how many of them, in_use, free, trim)}, total {ram, private,
-    shared, swapped}, refused: how many processes cannot be
-    read, left_out: why a heap that can be read could not be looked into (status 1).""",
+    The status is 1 where a heap that can be read could not be looked into.""",
     example="gdbheap ps --filter=python",
     needs=NOTHING,
     options=Options,

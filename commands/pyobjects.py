@@ -131,45 +131,34 @@ COMMAND = Command(
     question="Which Python types hold the memory? (Python)",
     text="""A row for each type: how many objects, the bytes of their own blocks with all headers, and the buffers that
     they own (a dict's keys, a list's items, a set's table). Blocks to which no known field points belong to the
-    object, the library or the thread that points to them (in JSON: reached, roots). The order is by objects and
-    buffers together unless --sort says otherwise. Shares of RSS leave out what is not resident of large blocks (in
-    JSON: absent). The totals are those of all types, also when --top cuts the list.
-    Below the table are the largest unidentified blocks in use, with what their bytes look like: zeros, text, pointers,
-    data, or a C++ object of a class (in JSON: unknown, a list of {address, size, looks}, at most 10,000 or as many as
-    --top says).
+    object, the library or the thread that points to them. The order is by objects and buffers together unless --sort
+    says otherwise. Shares of RSS leave out what is not resident of large blocks. The totals are those of all types,
+    also when --top cuts the list. Below the table are the largest unidentified blocks in use, with what their bytes
+    look like: zeros, text, pointers, data, or a C++ object of a class.
 
     The column mapped has the memory that objects mapped, such as mmap.mmap; it is there where any object did. These
     bytes are in no allocator's block, so that used leaves them out.
 
-    Where malloc is an allocator that is not walked (a program's own), Python's objects in
-    its memory are those that references reach, with the sizes in the objects' own fields; in JSON elsewhere {count,
-    bytes}, a part of used.
+    Where malloc is an allocator that is not walked (a program's own), Python's objects in its memory are those that
+    references reach, with the sizes in the objects' own fields.
 
     With --buffers there is a row for each kind of buffer: how many, their bytes, what they are to their owner, and its
-    type. The rows add up to the column buffers. In JSON that is buffers, a list of {type, role, count, bytes,
-    reached}, with count, bytes and reached over all that match; the role structure, where reached is true, is what
-    pointers reach.
+    type. The rows add up to the column buffers. The role structure is what pointers reach.
 
     With --list there is a row for each object: its address, its own block, the blocks that its fields own, its type,
     and, for the first 10,000, a short text read from memory. A block that several objects share counts for each of
-    them. In JSON that is objects, a list of {address, type, size, buffers, text}, with count, bytes and buffers over
-    all that match.
+    them.
 
     With --by there is a row for each size of an object's own block; for each length, as len() has it, of str, bytes,
     bytearray, list, tuple, dict, set and deque; for each module of a type; or for each value of str, bytes, numbers
-    and tuples of such ('heap duplicates' has those that several objects hold). In JSON these are rows, a list of {key,
-    count, bytes}, of values {type, text, count, bytes, address}, with count and bytes over all. --by=fill is how much
-    of the room of list, bytearray, dict and set is used, in items; in JSON rows, a list of {type, count, used, room,
-    tenths}, tenths how many are up to 10 %, 20 %, ... full.
+    and tuples of such ('heap duplicates' has those that several objects hold). --by=fill is how much of the room of
+    list, bytearray, dict and set is used, in items.
 
     --by=line reads tracemalloc's own table, of a program that traces: for each line of Python the blocks that it
     allocated and the bytes that were asked for, as tracemalloc.take_snapshot() would count them, which needs no call.
-    In JSON that is lines, a list of {line, count, bytes}, with count and bytes over all.
 
-    With --type and --group there is a row for each value of that attribute of the instances, equal ones together:
-    heap pyobjects --type=app.Session --group=tenant_id. In JSON that is groups, a list of {value, type, count, bytes,
-    buffers, address}, value and type null where it is not set; and unread {count, bytes, buffers}, of objects whose
-    value could not be read, which are in no group.""",
+    With --type and --group there is a row for each value of that attribute of the instances, equal ones together: heap
+    pyobjects --type=app.Session --group=tenant_id. Objects whose value could not be read are in no group.""",
     example="heap pyobjects --top=20 --sort=bytes",
     needs=TARGET,
     options=Options,

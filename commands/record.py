@@ -76,11 +76,7 @@ COMMAND = Command(
 
     It ends when nobody is left, after --duration, or with Ctrl-C; the file is whole at any time. A command that
     follows -- is started, and its exit status is passed on. gdbheap plot draws the file, and docs/recording.md
-    describes it.
-
-    In JSON, path is the file, size its bytes, samples its rows and doubtful how many of them are, processes how many
-    there were, seconds how long it took, reason why it ended (ended, duration, interrupted, closed), snapshots the
-    files beside it, failures what could not be looked at, exit_status that of the command, or null.""",
+    describes it.""",
     example="gdbheap record --every=1s -o memory.csv",
     needs=PROGRAMS,
     options=Options,

@@ -222,18 +222,7 @@ COMMAND = Command(
     holes are those of at least 1 MiB, both of glibc alone. Allocators that give memory back by the clock differ
     from run to run, and see a replay that is faster than the program was: --what-if runs them three times and
     shows the range of their peaks. Below its table stands what to type before the command for the setting that
-    takes the least memory, if that is less by more than chance.
-
-    In JSON, runs is a list of {allocator, library, tunables, peak_rss, final_rss, system, in_use, usable, seconds,
-    ns_a_call, failures, rounds, least_peak_rss, most_peak_rss, peak, end, failure}: seconds are of processor time,
-    of several rounds the one in the middle; peak and end are {calls, system, in_use, holes, hole_bytes} or null,
-    after the call with the most bytes in use and at the end; failure says why there are no figures. best is the
-    number of a run, from 0, or null. path, pid, exe, words, processes, calls, threads, peak_call, peak_bytes,
-    live_blocks, live_bytes are of the log, bytes as they were asked for; unknown, failed and lost count calls that
-    were left out, that had given nothing, and that are missing in the log; inherited those of calls that the process's
-    parents made before they forked; mappings those that were repeated; order is lock or time, as the log was recorded;
-    filled, fixed (addresses), whole say what the figures are worth, stopped is the call after which it was ended. film
-    is {folder, frames, every, cell} of --frames, or null: how many pictures, calls between two, bytes of a cell.""",
+    takes the least memory, if that is less by more than chance.""",
     example="gdbheap replay --what-if",
     needs=FILES,
     options=Options,

@@ -186,12 +186,8 @@ COMMAND = Command(
 
     The page has at most 1 MiB, whatever the target's size: aggregates, and of long lists the first rows. It holds no
     contents of strings, bytes and keys, unless --with-contents is given; of that there are keys in paths. It forbids
-    the browser to load anything. An older file is replaced once the new one is whole.
-
-    In JSON, path is the file, size its bytes, about what it is of (target, snapshot, difference, calls, processes or
-    series), missing a list of lines, one for each section that could not be answered, and is_blind whether nothing
-    looked into the largest part of the memory and there is no finding, which is status 5, as of heap. docs/report.md
-    says more.""",
+    the browser to load anything. An older file is replaced once the new one is whole. If nothing looked into the
+    largest part of the memory and there is no finding, the exit status is 5, as of heap. docs/report.md says more.""",
     example="gdbheap report -o report.html",
     needs=REPORTED,
     options=Options,

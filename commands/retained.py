@@ -47,28 +47,25 @@ COMMAND = Command(
     text="""What an object retains is its own block and all blocks that nothing else reaches: what would be free
     without it. An object has no row of its own if the object that keeps it alive has one and both are of one type, as
     in a linked list, or both retain the same to a hundredth, or the inner one retains nothing but itself. Modules and
-    their dicts have no rows, so what they hold has; --by=module lists them. A file that was loaded as several
-    modules has a row, and so have static variables of libraries, by their symbols, other data of a library, and the
-    tables of tracemalloc. "At most" (in JSON: at_most) counts blocks of C code that the
-    object owns and that others may hold as well, which holders names; retained is what goes for certain. Where objects
-    of a row retain the same, the row has the path of the outermost one that source code can write: a Python expression
-    if there is one, else words; in JSON these are path, which may be null, and chain. same is a list of {address, type,
-    path, chain}: the objects below it that retain the same, outermost first.
+    their dicts have no rows, so what they hold has; --by=module lists them. A file that was loaded as several modules
+    has a row, and so have static variables of libraries, by their symbols, other data of a library, and the tables of
+    tracemalloc. "At most" counts blocks of C code that the object owns and that others may hold as well, which holders
+    names; retained is what goes for certain. Where objects of a row retain the same, the row has the path of the
+    outermost one that source code can write: a Python expression if there is one, else words.
 
-    Shares of RSS leave out what is not resident of large blocks (in JSON: absent): where that changes them, resident is
-    a column. A share is unknown where more than RSS is left.
+    Shares of RSS leave out what is not resident of large blocks: where that changes them, resident is a column. A
+    share is unknown where more than RSS is left.
 
     Memory that objects mapped (mmap.mmap, numpy.memmap, SharedMemory, Arrow's and torch's mapped files) counts for
-    them. Memory that other processes map too is unmapped without its object, not freed (in JSON: shared).
+    them. Memory that other processes map too is unmapped without its object, not freed.
 
     If some references could not be read, an object retains "at least" what is proven, and groups have no rows; the
-    rest is one line, "not examined". In JSON these are at_least of a row, and not_examined and next of the document, as
-    of 'heap owners'.
+    rest is one line, "not examined".
 
     By type it is what would be free if all objects of the type went, with what several of them hold together; by
     module, if the module and its dict did. A word that an earlier use of its memory may have left (on a stack, in a
-    block of C code) counts as a reference to a Python object only where no certain reference leads there. To a block of
-    C code, every word in memory in use counts as a reference, and none on a stack does.
+    block of C code) counts as a reference to a Python object only where no certain reference leads there. To a block
+    of C code, every word in memory in use counts as a reference, and none on a stack does.
 
     Of a program without Python the objects are its blocks, and by global or thread it is what would be free without
     what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free

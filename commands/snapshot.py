@@ -67,10 +67,7 @@ COMMAND = Command(
     for them). The file is read without the
     process; it holds no contents of strings, bytes and keys, unless --with-contents is given. With --blocks it also
     has the address, the size and the type of each block in use, about a byte for each. docs/snapshots.md describes
-    it.
-
-    In JSON, path is the file, size its bytes, time seconds since 1970, lines, types, holes, owners and blocks how
-    many of each it has (null: none were asked for).""",
+    it.""",
     example="heap snapshot before.heap",
     needs=TARGET,
     options=Options,

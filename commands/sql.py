@@ -58,10 +58,7 @@ COMMAND = Command(
     text="""Answers a query of DuckDB's over the tables that gdbheap export writes (docs/data.md), of a process, a core,
     a snapshot, or a folder that was exported. SHOW TABLES lists them; only those that the query names are made, and a
     process is let go before it runs. The query can reach no file and no network. docs/queries.md has queries to begin
-    with. Needs DuckDB and pyarrow: pip install 'gdbheap[sql]'.
-
-    In JSON, columns is a list of {name, type}, with DuckDB's types, and rows a list of rows, each a list of values;
-    what JSON cannot say is a text.""",
+    with. Needs DuckDB and pyarrow: pip install 'gdbheap[sql]'.""",
     example='gdbheap sql "select type, bytes from types order by bytes desc limit 10"',
     needs=SOURCE,
     options=Options,

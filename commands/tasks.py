@@ -52,13 +52,7 @@ COMMAND = Command(
     the last step says how many more there are. Tasks that are pending or running are asyncio.all_tasks(); those that
     are finished or cancelled have a row of their own as long as somebody keeps them. Of a greenlet it is the frame in
     which it was left; one that runs, has not begun or has ended is idle. What --retained adds would be free without all
-    of a row and the coroutines of their chains, whoever else holds those: as much as bytes, or more.
-
-    In JSON that is rows, a list of {kind, type, coroutine, file, line, state, count, bytes, retained, chain,
-    waits_for, address}, chain a list of {function, file, line}, address that of the first one; count {task, coroutine,
-    generator, async_generator, greenlet}, bytes, and unreadable, how many could not be read. With --list it is tasks,
-    a list of {address, kind, type, name, state, chain, waits_for, awaits, bytes}, awaits the address of what the last
-    one of the chain waits for. Python 2.7 has no asyncio.""",
+    of a row and the coroutines of their chains, whoever else holds those: as much as bytes, or more.""",
     example="heap tasks --top=10",
     needs=TARGET,
     options=Options,

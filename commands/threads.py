@@ -34,11 +34,11 @@ COMMAND = Command(
     noun="threads",
     question="What do the threads run, and how large are their variables? (Python)",
     text="""The Python frames of all threads, the innermost first, each with its local variables: the object, and the
-    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to), and
-    what it retains: what would be free without it. The line of a frame says what its variables retain together. A
-    thread keeps what would be free if none of its frames held anything. Threads that are at the same lines of the
-    same functions are one paragraph, with how many there are and the variables of the first of them; in JSON each is a
-    row of its own, with its variables. --c-frames also takes programs without Python, whose frames are all of C.""",
+    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to),
+    and what it retains: what would be free without it. The line of a frame says what its variables retain together. A
+    thread keeps what would be free if none of its frames held anything. Threads that are at the same lines of the same
+    functions are one paragraph, with how many there are and the variables of the first of them; --json has each by
+    itself. --c-frames also takes programs without Python, whose frames are all of C.""",
     example="heap threads --values",
     needs=TARGET,
     options=Options,

@@ -112,14 +112,11 @@ COMMAND = Command(
     question="Which processes grow? Live, until q or Ctrl-C; h shows help",
     text="""A row for each process, refreshed: RSS and how much it has grown since it was first looked at, swap, what
     malloc has from the kernel (malloc), what of it is in use (malloc used) and what is idle, Python's arenas and what
-    of them is in use (python used). The key h, or ?, shows what the columns mean; "…" stands for what was not read yet.
-    Without a process these are the 100 largest of your own. Nothing is stopped; where a process has not been looked
-    into yet, or may not be, only what the kernel says is known. Where standard output is no terminal, tables are
-    printed one after the other.
-
-    In JSON, time is seconds since 1970, programs a list of {pid, program, rss, growth, seconds, swap, system, in_use,
-    pools, pool_used}, total {processes, rss, growth, swap}, left_out how many processes cannot
-    be read (status 1), reasons why; --count says after how many tables the last is printed.""",
+    of them is in use (python used). The key h, or ?, shows what the columns mean; "…" stands for what was not read
+    yet. Without a process these are the 100 largest of your own. Nothing is stopped; where a process has not been
+    looked into yet, or may not be, only what the kernel says is known. Where standard output is no terminal, tables
+    are printed one after the other. Where processes cannot be read, the status is 1; --count says after how many
+    tables the last is printed.""",
     example="gdbheap top --sort=growth",
     needs=PROCESSES,
     options=Options,

@@ -113,13 +113,7 @@ COMMAND = Command(
     lays out its blocks as without. These are not counted as calls, and gdbheap replay leaves them out.
 
     With --stacks the stacks are recorded that gdbheap stacks shows: those of a sample of the calls, by bytes, which
-    costs next to nothing, or of each call, which costs some microseconds for C and some tens of them for Python.
-
-    In JSON, path is the file, size its bytes, calls how many it has, lost how many could not be written down, seconds
-    how long it took, processes a list of {pid, exe, calls, threads, peak_bytes, live_bytes, lost, python}, bytes as
-    they were asked for; python is {calls, live_blocks, peak_bytes, live_bytes, unknown} of Python's allocator, or
-    null; exit_status that of the command (null: it runs on, or --finish), failures what went wrong, disk_full whether
-    calls are missing because there was no room for them.""",
+    costs next to nothing, or of each call, which costs some microseconds for C and some tens of them for Python.""",
     example="gdbheap trace -o calls.log",
     needs=STARTED,
     options=Options,

@@ -94,14 +94,7 @@ COMMAND = Command(
     is refused in one line: try again. malloc gets the pages from the kernel again when the program needs them.
 
     All threads stand still from the proof to the end of the call, for --max-stop at most. A call that takes longer is
-    left to the thread that makes it, which finishes it while the others run on.
-
-    In JSON, predicted is in bytes, actual null unless it was done; before and after are RssAnon, released is what
-    malloc_trim() returned. Of the same pages predicted counts those that are resident, swapped those in swap, and whole
-    all of them. arenas is a list of
-    {index, address, chunks, whole, predicted, swapped, top, top_kept, actual}: chunks is how many free chunks have
-    whole pages, top how much of predicted is at the end of the top chunk, top_kept how much of the top is resident
-    and stays.""",
+    left to the thread that makes it, which finishes it while the others run on.""",
     example="heap trim --yes",
     needs=TARGET,
     options=Options,

@@ -24,35 +24,26 @@ COMMAND = Command(
     noun="unreachable",
     question="What is leaked: uncollected cycles, lost references and lost blocks?",
     text="""A row for each type and size of block, in four groups: its bytes are those of count blocks of the size each
-    and of the buffers that they own. Cycles are objects all of whose references come
-    from one another, as the garbage collector counts them, and what hangs on them; the references that close them
-    have names. gc.collect() frees them, but for those whose row says why not: objects that gc.freeze() put aside,
-    objects of a type whose references the collector does not see, __del__ in Python 2. Lost references are objects
-    that have more references than exist: a library took one and never gave it back, and neither gc.collect() nor
-    anything else frees the object and what hangs on it. Lost blocks are memory to which nothing points, or only other
-    lost blocks do: nobody can free it any more, unless the program computes its address, from a compressed or hidden
-    pointer, or an integer of Python (ctypes, cffi). Doubtful is what only weak words point to: words on a thread's
-    stack, in a register, into the middle of a block, behind the last item of a container of C++, or with a tag in
-    the upper 16 bits. A running function uses it, or the word is left over, or a number, and the block is lost as
-    well.
+    and of the buffers that they own. Cycles are objects all of whose references come from one another, as the garbage
+    collector counts them, and what hangs on them; the references that close them have names. gc.collect() frees them,
+    but for those whose row says why not: objects that gc.freeze() put aside, objects of a type whose references the
+    collector does not see, __del__ in Python 2. Lost references are objects that have more references than exist: a
+    library took one and never gave it back, and neither gc.collect() nor anything else frees the object and what hangs
+    on it. Lost blocks are memory to which nothing points, or only other lost blocks do: nobody can free it any more,
+    unless the program computes its address, from a compressed or hidden pointer, or an integer of Python (ctypes,
+    cffi). Doubtful is what only weak words point to: words on a thread's stack, in a register, into the middle of a
+    block, behind the last item of a container of C++, or with a tag in the upper 16 bits. A running function uses it,
+    or the word is left over, or a number, and the block is lost as well.
 
     Of a program without Python all words count: those of static data, of data of threads, of what is in use of their
     stacks, of registers, of memory that the program mapped itself (shared memory too, but for files on a disk), and of
-    blocks that these lead to. First come the
-    heads of what is lost: blocks to which no other lost block leads, or one of a circle, with how many blocks hang on
-    each and how much would be free with it. Blocks without a type have what most of them look like (text, zeros,
-    pointers, data). A core that is cut short lacks memory that may lead to all of them: then none is said to be lost.
+    blocks that these lead to. First come the heads of what is lost: blocks to which no other lost block leads, or one
+    of a circle, with how many blocks hang on each and how much would be free with it. Blocks without a type have what
+    most of them look like (text, zeros, pointers, data). A core that is cut short lacks memory that may lead to all of
+    them: then none is said to be lost.
 
-    If some references could not be read, only cycles have rows, of objects that hold all of one another's
-    references; the rest is one line, "not examined" (in JSON: not_examined, and next, the commands that would examine
-    it).
-
-    In JSON, cycles and lost_references are {objects, bytes}, lost_blocks and doubtful {blocks, bytes}; cycles also
-    has collectable_objects and collectable_bytes, which gc.collect() frees, and possible_bytes, which it may free.
-    rows is a list of {group, type, size, count, bytes, buffers, why, addresses, content}, where bytes has the
-    buffers, and type is null for blocks that are no objects; closings a list of {what, count, bytes,
-    is_collectable}, heads a list of at most 1,000 of head_count heads: {address, size, type, count, retained,
-    in_circle, content}; lacking is how many bytes of the program's memory the core lacks.""",
+    If some references could not be read, only cycles have rows, of objects that hold all of one another's references;
+    the rest is one line, "not examined".""",
     example="heap unreachable",
     needs=TARGET,
     options=Common,

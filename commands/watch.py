@@ -449,16 +449,16 @@ COMMAND = Command(
     question="Wait until memory grows or runs out, and keep what there is to see then",
     text="""Waits until a process has more than --rss, has grown by --grows, or is about to be killed because its
     control group or the machine has no memory left (--at-oom), or until Python raises MemoryError in it
-    (--on-memory-error), and acts: it takes a snapshot, without contents, and what else is asked for. --name also
-    waits for processes that start later; --cgroup watches a group as a whole (--rss and --grows are about what all
-    its processes need together) and acts on its largest process. Waiting costs next to nothing: the kernel wakes it
-    where it can (control groups, pressure stall information, a process's end), and it reads a few numbers, at most
-    fifty times a second where a limit is near, otherwise about once a second.
+    (--on-memory-error), and acts: it takes a snapshot, without contents, and what else is asked for. --name also waits
+    for processes that start later; --cgroup watches a group as a whole (--rss and --grows are about what all its
+    processes need together) and acts on its largest process. Waiting costs next to nothing: the kernel wakes it where
+    it can (control groups, pressure stall information, a process's end), and it reads a few numbers, at most fifty
+    times a second where a limit is near, otherwise about once a second.
 
     Each event is a line with its time on standard error: a process is watched, it was acted on, something failed, a
-    process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it
-    has acted --count times, when all processes have ended, after --duration, or by Ctrl-C or SIGTERM, with status 0, or
-    1 if something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
+    process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it has
+    acted --count times, when all processes have ended, after --duration, or by Ctrl-C or SIGTERM, with status 0, or 1
+    if something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
     systemd and Kubernetes.
 
     --prometheus answers Prometheus, or whatever else asks at this port, with RSS, what is in use, free, kept and
@@ -466,18 +466,7 @@ COMMAND = Command(
     install 'gdbheap[prometheus]'. To be asked stops no process: what is answered is from the last look (--look-every),
     but for RSS. docs/watching.md lists the metrics.
 
-    With --json each event is a document on a line of its own, on standard output and as it happens, the end last.
-    event is began, ended, killed, unseen (its MemoryErrors cannot be seen), unrestored (its code is still changed),
-    missed (a look for --prometheus failed), left-out (pids are meant and not watched, for errors), serving (at url;
-    everybody: to other machines, too), acted or end; time seconds since 1970; pid and name the process; group the
-    control group that it is about, "" for the machine; limits, when a process is watched with --at-oom, a list of
-    {group, bytes, mark, ours} (ours: the watch itself is in that group). When it has acted, cause is {kind, size,
-    bound, seconds, limit, group}, kind one of rss, grows, limit, soon, pressure, oom and memory-error; files are paths
-    by what they are (snapshot, heap, core); errors what failed; held the seconds for which the process stood still for
-    the snapshot; partial whether something is missing in it; run the command's exit status; stack, of a memory-error,
-    the frames of the thread from the outermost to the innermost, {name, file, line, kind}. At the end acted and failed
-    count, and why is count, ended, duration or
-    asked.""",
+    With --json each event is a document on a line of its own, on standard output and as it happens, the end last.""",
     example="gdbheap watch --rss=2G --output=/var/tmp",
     needs=PROCESSES,
     options=Options,

@@ -43,13 +43,10 @@ COMMAND = Command(
     variables of running functions and from static types, then words in C structures that look like references, and
     last those on stacks and in the interpreter's own data.
 
-    Its dominators, the objects without any one of which it would be free, are listed below, with the bytes that
-    would be free with each of them; of a long chain both ends are listed, and in JSON dominator_count is how many there
-    are. absent is what is not resident of large blocks that would be free. A core that is cut short lacks memory
-    (lacking, in bytes), which may lead to an object that nothing else leads to. If some references could not be read,
-    dominators and what they retain are those that are proven (in JSON: at_least, not_examined and next, as of 'heap
-    owners'). --calls adds the stack that made the
-    object's block, as in heap at.""",
+    Its dominators, the objects without any one of which it would be free, are listed below, with the bytes that would
+    be free with each of them; of a long chain both ends are listed. A core that is cut short lacks memory, which may
+    lead to an object that nothing else leads to. If some references could not be read, dominators and what they retain
+    are those that are proven. --calls adds the stack that made the object's block, as in heap at.""",
     example="heap why 0x7f31c0de1230",
     needs=TARGET,
     options=Options,

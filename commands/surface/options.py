@@ -169,7 +169,7 @@ class Common:
 
     top: int | None = None
     sort: str = ""
-    json: bool = switch("--json", "print one JSON document on standard output and nothing else")
+    json: bool = switch("--json", "print one JSON document on standard output and nothing else (docs/json.md)")
     exact: bool = switch("--bytes", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB")
     no_text: bool = switch(
         NO_TEXT, f"show no contents of strings, bytes and keys, only their lengths ({VARIABLE}=1 too)"

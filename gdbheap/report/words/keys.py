@@ -207,14 +207,14 @@ KEYS: dict[str, Key] = {
     "host": Key("", "the name of the machine", "it is not known"),
     "boot_id": Key("", "the id of the machine's boot", "it is not known"),
     "how": Key("", "set, default or risen"),
-    "huge": Key("bytes", "of resident, what huge pages map", "the kernel does not say"),
+    "huge": Key("bytes", "of resident, what huge pages map", "the kernel does not say, as before Linux 6.7"),
     "id": Key("", "by which it is known; it never changes"),
     "ident": Key("", "what the context is for", "it says nothing"),
     "imported": Key(
         "", "the interpreter, its library and packages without a row of their own", "they are not told apart"
     ),
     "in_circle": Key("", "whether it is one of a circle to which nothing else leads"),
-    "in_force": Key("number", "what malloc has in that field now"),
+    "in_force": Key("number", "what malloc has there now; of hugetlb 1 for transparent huge pages, 2 for hugetlbfs"),
     "in_use": Key("bytes", "blocks in use", "it is not known"),
     "inactive_file": Key("bytes", "the page cache that is reclaimed first", "the kernel does not say"),
     "index": Key("number", "of the arena"),
@@ -307,7 +307,11 @@ KEYS: dict[str, Key] = {
     "objects": Key("number", "how many objects"),
     "of": Key("", "what it is of"),
     "ok": Key("", "whether nothing is damaged or missing"),
-    "operations": Key("", "all calls by kind"),
+    "operations": Key(
+        "",
+        "all calls by kind: brk, mmap, mremap and commit make memory grow, reserve maps what may not be used yet, "
+        "mmap.file maps files and shared memory, the others give memory back or change nothing",
+    ),
     "order": Key("", "by what the order of calls was recorded: lock or time"),
     "other_chunks": Key("", "unidentified blocks of glibc's malloc"),
     "other_stacks": Key("", "calls from stacks beyond the first 10,000", "all were kept"),
