@@ -49,9 +49,7 @@ class Options(Several, Writing):
 
 @dataclass(frozen=True)
 class Page:
-    """The answer: where the page is, its bytes, and what it is about: a target, a snapshot, the difference of several,
-    the calls of a log, processes, or series. ``missing``: a line for each section that could not be answered;
-    ``is_blind``: nothing looked into the largest part of the memory, and there is no finding."""
+    """The answer."""
 
     path: str
     size: int

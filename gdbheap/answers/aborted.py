@@ -39,9 +39,8 @@ HEADER, USED = 16, "used"
 
 @dataclass(frozen=True)
 class AbortBlock:
-    """The block that is to blame: its first byte, its size with its header, its state, what it is, and how its bytes
-    begin (``text``, where contents are shown and it is text); ``why``: "overflow", the program wrote beyond its end;
-    "freed twice"; "written after free"; or "not a beginning", free() was given a pointer into it."""
+    """The block that is to blame. ``why``: "overflow", the program wrote beyond its end; "freed twice"; "written
+    after free"; or "not a beginning", free() was given a pointer into it."""
 
     address: int
     size: int
@@ -53,9 +52,7 @@ class AbortBlock:
 
 @dataclass(frozen=True)
 class Abort:
-    """The ``message`` with which glibc called abort(). ``block``: the damaged or misused block; ``holder``: the path
-    to it, as Python or in words; ``frames``: the functions that called malloc or free, the innermost first. Each is
-    None, or empty, where it is not known."""
+    """What glibc said when it called abort(), and the block that is to blame."""
 
     message: str
     block: AbortBlock | None

@@ -16,7 +16,7 @@ BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
 
 @dataclass(frozen=True)
 class ArenaHeap:
-    """Memory of an arena: [start, end), its bytes with all headers, and those of the top chunk if that lies in it."""
+    """Memory of an arena: [start, end), and the top chunk if that lies in it."""
 
     start: int
     end: int
@@ -44,8 +44,7 @@ class Arena(ArenaTotals):
 
 @dataclass(frozen=True)
 class ThreadCache:
-    """A thread's tcache: the thread's name ("" if unknown), where and in which arena the cache itself lies, and the
-    chunks in it, which may be any arena's."""
+    """A thread's tcache, the arena that it lies in, and the chunks in it, which may be any arena's."""
 
     tid: int
     name: str
@@ -73,9 +72,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Arenas:
-    """The answer of ``heap arenas``. ``others``: those of allocators in malloc's place or beside it, which are in no
-    sum here. ``classes``: the sizes of blocks of a malloc that has no arenas; ``caches``: where free ones wait of those
-    that have none. ``serving``: who serves malloc where the C library's own holds nothing, by title."""
+    """The answer of ``heap arenas``."""
 
     arenas: list[Arena]
     mmapped: Mmapped

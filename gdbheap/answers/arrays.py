@@ -51,9 +51,7 @@ LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
 
 @dataclass(frozen=True)
 class ArrayColumn:
-    """A column, or the index. ``bytes``: as memory_usage(deep=False) or nbytes counts them; ``deep``: with the objects
-    that it points to, each as often as it does, as memory_usage(deep=True); None where that is not known. ``address``:
-    where its first values lie, None where it has none."""
+    """A column, or the index; ``address`` is where its first values lie."""
 
     what: str
     name: str | None
@@ -66,7 +64,7 @@ class ArrayColumn:
 
 @dataclass(frozen=True)
 class KeptBy:
-    """How many views of one ``type`` alone keep a buffer, and the bytes that they show of it."""
+    """How many views of one type alone keep a buffer."""
 
     type: str
     count: int
@@ -75,14 +73,8 @@ class KeptBy:
 
 @dataclass(frozen=True)
 class ArrayRow:
-    """A table with its columns, or an array. ``address``: of the Python object; ``data``: where the first values lie;
-    ``shared``: bytes that are in a row before too; ``views``: other arrays that show its memory; ``name``: a Series'
-    or an Index' own; ``base``: the type of the object that an array has its memory from; ``path``: as Python or in
-    words, None where no root leads to it. Of a tensor: ``device``, and ``nbytes`` of its own items, where ``bytes`` are
-    those of its storage in this memory. ``absent``: bytes of its memory that are not resident: they were never written
-    to, or were swapped out. ``retained``: bytes that would be free without the object, None where that is not known: a
-    slice may keep far more than it shows. ``kept_by``: the views that alone keep this array's memory alive and show
-    little of it, None where there are none."""
+    """A table with its columns, or an array; of a tensor ``bytes`` are those of its storage in this memory. A slice
+    may keep far more than it shows: ``retained`` says how much."""
 
     what: str
     type: str
@@ -118,9 +110,8 @@ class Arrays:
 
 @dataclass(frozen=True)
 class InArray:
-    """A column, or an array, that has an address among its values: ``what`` and ``name`` of the column, its ``dtype``
-    and ``shape``; ``of`` (what), ``type``, ``address`` and ``whole`` (shape) of what it is a column of, or it
-    itself."""
+    """A column, or an array, that has an address among its values; ``of``, ``type``, ``address`` and ``whole`` are
+    of what it is a column of, or it itself."""
 
     what: str
     name: str | None

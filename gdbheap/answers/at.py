@@ -34,7 +34,7 @@ __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "Referred", "at", "fin
 
 @dataclass(frozen=True)
 class AtMapping:
-    """The mapping that holds the address; ``owner`` says whose memory it is there."""
+    """The mapping that holds the address."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Referred:
-    """A used block into which a word of another one leads, its size with its header, and what it is."""
+    """A used block into which a word of another one leads."""
 
     address: int
     size: int
@@ -73,7 +73,7 @@ class Referred:
 
 @dataclass(frozen=True)
 class Allocated:
-    """The line of Python that allocated the block, as tracemalloc has it, and the bytes that were asked for."""
+    """The line of Python that allocated the block, as tracemalloc has it."""
 
     file: str
     line: int
@@ -82,12 +82,7 @@ class Allocated:
 
 @dataclass(frozen=True)
 class At:
-    """The answer of ``heap at``; ``path``: from a root to the address, as Python or in words, if asked for; ``made``:
-    the recorded call that gave the block, if that was looked for and has a stack. ``refers``: what a used block refers
-    to, the largest first, at most MAX_REFERRED of ``refers_to`` blocks. ``allocated``: None where the program does not
-    trace that block. ``variable``: the static variable of a library in a program with Python at which the chain to the
-    block begins, as ``owners`` has it; None where it begins elsewhere, or no symbol says it. ``array``: of what
-    DataFrame, table or array the address is in a value, None where of none."""
+    """The answer of ``heap at``. ``variable`` is as in ``owners``."""
 
     mapping: AtMapping
     block: Block | None

@@ -9,9 +9,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class KindRow:
-    """Used blocks of one kind, and their bytes with headers. ``type``: a class, what a container keeps in the blocks,
-    or what a library does, in words. ``capacity``: of containers the bytes that their blocks can hold, and ``used``
-    those that hold something; None of what is no container, and where that is not known."""
+    """Used blocks of one kind: a class, what a container keeps in the blocks, or what a library does, in words."""
 
     type: str
     count: int
@@ -30,9 +28,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class BlockKinds:
-    """The answer of ``heap chunks --by=type``: a row a kind, how many ``kinds`` there are, what is of none of them, and
-    all together; the sums are over all, also when the list is cut. ``beside_python``: the program has objects of Python
-    too, of which those that lie in the same allocators' blocks are of no kind."""
+    """The answer of ``heap chunks --by=type``: a row a kind, what is of none of them, and all together; the sums are
+    over all, also when the list is cut."""
 
     types: list[KindRow]
     kinds: int

@@ -13,12 +13,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Buffer:
-    """The blocks that the objects of a type own by one kind of field: the type, what they are to it (``keys``,
-    ``items``), how many there are and their bytes with all headers.
-
-    ``reached``: no known field owns them, but pointers in the objects point to them. ``absent``: of the bytes, those of
-    large blocks that are not resident.
-    """
+    """The blocks that the objects of a type own by one kind of field."""
 
     type: str
     role: str
@@ -30,8 +25,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The answer of ``heap pyobjects --buffers``; the sums are over all that match, also when the list is cut.
-    ``reached``: bytes that no known field names; ``absent``: those of large blocks that are not resident."""
+    """The answer of ``heap pyobjects --buffers``; the sums are over all that match, also when the list is cut."""
 
     buffers: list[Buffer]
     rows: int

@@ -11,12 +11,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Check:
-    """The answer of ``heap check``: whether all is well, and how much was looked at. The damage is the heap's.
-
-    ``abort``: why glibc ended the process, None where it did not; ``pages``: those of mimalloc; ``slabs``: those of
-    jemalloc, and its large blocks; ``spans``: those of tcmalloc with blocks in them. ``unexplained``: bytes of arenas
-    between a damaged block and the next one that the walk could go on from.
-    """
+    """The answer of ``heap check``: how much was looked at. The damage is the heap's."""
 
     ok: bool
     regions: int

@@ -77,9 +77,7 @@ class Selection:
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Chunk:
-    """One chunk: malloc's pointer, its size with the header, its state, the free list it is on, its arena (None: it
-    has a mapping of its own), and what a used one is in a few words. ``allocator``: whose it
-    is; ``asked``: the bytes that the program asked for, where the allocator keeps that."""
+    """One chunk; of no arena where it has a mapping of its own."""
 
     address: int
     size: int

@@ -17,12 +17,7 @@ MOST_FILES = 100
 
 @dataclass(frozen=True)
 class Container(Group):
-    """The group (see ``Group``) and, in bytes, whose its memory is: ``own``, the process's anonymous memory (its share
-    of what it has together with others); ``others``, the rest of ``anon``, of other processes; ``cache``, the page
-    cache without shared memory; ``rest``, what is charged beside these, ``shmem`` and ``kernel``. None where the kernel
-    does not say. A process that came into the group later left what it had before in its old one: ``moved`` are the
-    bytes of ``own`` that are certainly not charged here. ``files``: those in tmpfs of at least 1 MiB that the process
-    sees and does not map, largest first, at most MOST_FILES."""
+    """The control group (see ``Group``), and whose its memory is."""
 
     own: int | None = None
     others: int | None = None

@@ -12,8 +12,8 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class ContextRow:
-    """One context, as in ``pg_backend_memory_contexts``: ``total`` bytes from malloc, of which ``free`` can be handed
-    out again and ``used`` are. ``level``: its distance from TopMemoryContext; ``ident``: what it is for, or None."""
+    """One context, as in ``pg_backend_memory_contexts``: what it has from malloc, of that what can be handed out
+    again, and what is used."""
 
     name: str
     ident: str | None
@@ -37,8 +37,7 @@ class ContextName:
 
 @dataclass(frozen=True)
 class Contexts:
-    """The answer of ``heap contexts``; the sums are over all, also when the list is cut. ``names``: a row for each
-    name, the largest first."""
+    """The answer of ``heap contexts``; the sums are over all, also when the list is cut."""
 
     contexts: list[ContextRow]
     count: int

@@ -11,7 +11,7 @@ __all__ = ["SizeSums", "SizeShare", "distribution"]
 
 @dataclass(frozen=True)
 class SizeShare:
-    """The calls with sizes in [start, end), end a power of two, and their bytes. In JSON ``from`` and ``to``."""
+    """The calls with sizes in [start, end), end a power of two. In JSON ``from`` and ``to``."""
 
     keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
 

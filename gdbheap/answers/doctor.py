@@ -27,8 +27,7 @@ SELF = "self"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is read. ``id``: what; ``state``: "ok", "refused" or "absent"; ``detail``: the kernel's word, or
-    what was found."""
+    """One thing that is read. ``state``: "ok", "refused" or "absent"."""
 
     id: str
     state: str
@@ -37,9 +36,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Doctor:
-    """The answer. ``where`` gdbheap runs: "host", "docker", "podman", "kubernetes" or "systemd" (a unit with less than
-    root may); ``reason``: what is in the way of reading memory, and ``advice`` the one command that helps; both None
-    where nothing is. ``failed``: the exit status that looking into the process would have, 0 without a process."""
+    """The answer of ``gdbheap doctor``. ``where``: "systemd" is a unit with less than root may; ``failed`` is 0
+    without a process."""
 
     process: int | None
     where: str

@@ -35,8 +35,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A value that several objects have: their type, a short text, how many they are, the bytes of their blocks, and
-    what one copy would save; ``address``: of the first one. ``held_by``: the most frequent holders, if asked for."""
+    """A value that several objects have; the address is that of the first one."""
 
     type: str
     text: str | None
@@ -49,8 +48,7 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class TypeSum:
-    """All objects of one type: how many and their bytes; ``values`` that several have, the ``copies`` of those, and
-    what one each would save."""
+    """All objects of one type, and the values that several have."""
 
     type: str
     objects: int
@@ -62,9 +60,7 @@ class TypeSum:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """The answer of ``heap duplicates``, what saves most first. ``types``: sums by type; ``count``: values that several
-    objects have, the ``copies`` of those, and what one each would save, over all, also when the list is cut.
-    ``absent``: bytes of large objects of these types that are not resident."""
+    """The answer of ``heap duplicates``, what saves most first."""
 
     duplicates: list[Duplicate]
     types: list[TypeSum]
@@ -87,9 +83,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class ByValue:
-    """The answer of ``heap pyobjects --by=value``, the most bytes first; ``count`` and ``bytes`` are over all objects,
-    ``values`` is how many distinct ones there are. ``absent``: of the bytes, those of large blocks that are not
-    resident."""
+    """The answer of ``heap pyobjects --by=value``, the most bytes first."""
 
     rows: list[ValueRow]
     values: int

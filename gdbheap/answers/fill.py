@@ -13,9 +13,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class FillRow:
-    """The containers of one type: how many; ``empty`` ones without room; ``shared``: dicts whose keys others share,
-    which have no room of their own; the items that the others hold, ``used``, and those that they have ``room`` for
-    before they grow; ``tenths``: how many of them are up to 10 %, 20 %, … full."""
+    """The containers of one type; dicts whose keys others share have no room of their own."""
 
     type: str
     count: int

@@ -51,9 +51,8 @@ class CachedPiece:
 
 @dataclass(frozen=True)
 class ArenaFit:
-    """What happens in one arena: the free chunk that is taken, else whether the top chunk is, else what malloc asks the
-    kernel for: a mapping of its own, or ``grows_by`` bytes more of heap (None: it need not, or would not).
-    ``short_by``: how much the largest free chunk misses, None when one suffices or there is none."""
+    """What happens in one arena: the free chunk that is taken, else whether the top chunk is, else what malloc asks
+    the kernel for: a mapping of its own, or more of heap."""
 
     index: int
     best: Piece | None
@@ -65,10 +64,7 @@ class ArenaFit:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a request of ``request`` bytes, which takes a chunk of ``chunk``, is served without the kernel.
-
-    ``fits``: in at least one arena, or from a thread's cache (``cached``). ``mmapped``: it fits nowhere, and every
-    arena would map it. ``nearest``: the largest chunks of arenas where no chunk suffices, at most MAX_NEAREST."""
+    """Whether a request is served without the kernel. ``mmapped``: it fits nowhere, and every arena would map it."""
 
     request: int
     chunk: int

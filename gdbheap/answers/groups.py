@@ -29,8 +29,7 @@ ORDERS = {"count": COUNT, "bytes": BYTES, "buffers": BUFFERS}
 
 @dataclass(frozen=True)
 class Group:
-    """Objects whose attribute has the same value: a short text of it (None where the attribute is not set), its type,
-    how many objects, the bytes of their own blocks, and of the buffers that they own; ``address``: of the value."""
+    """Objects whose attribute has the same value; the address is the value's."""
 
     value: str | None
     type: str | None
@@ -52,8 +51,7 @@ class Unread:
 @dataclass(frozen=True)
 class Groups:
     """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, the most numerous first; the sums are over
-    all, with those whose value could not be read. ``absent``: of all bytes, those of large blocks that are not
-    resident."""
+    all, with those whose value could not be read."""
 
     attribute: str
     groups: list[Group]

@@ -23,8 +23,7 @@ MAX_GAP = 32 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """What one line of the ledger has in a cell, in bytes; ``pages`` as in the ledger. ``state``: what the bytes
-    of an allocator's line are, "used", "free", "top" or "overhead", None for all other lines."""
+    """What one line of the ledger has in a cell."""
 
     id: str
     virtual: int
@@ -44,8 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One stretch that is drawn: [start, end), whole pages. ``kind``: an allocator's name, "mmapped" or
-    "other"; ``arena`` is of glibc's arenas, else None; ``resident`` None where it is not known."""
+    """One stretch that is drawn: [start, end), whole pages. ``kind``: an allocator's name, "mmapped" or "other"."""
 
     name: str
     kind: str
@@ -58,8 +56,7 @@ class Group:
 
 @dataclass(frozen=True)
 class HeapMap:
-    """The answer of ``heap map``: the bytes of a cell, what is drawn, and what is not (files, stacks, other memory
-    without pages)."""
+    """The answer of ``heap map``: what is drawn, and what is not (files, stacks, other memory without pages)."""
 
     cell: int
     groups: list[Group]

@@ -9,12 +9,7 @@ __all__ = ["HolderChange", "Since"]
 
 @dataclass(frozen=True)
 class HolderChange:
-    """A holder of the first look, the last one, or both.
-
-    ``bytes``: how many more it holds; ``looks``: how many in each look; ``count``: how many more items it has, None
-    where it has no length in both looks; ``counts``: in each look. ``state``: new, gone or changed. ``at_least``: a
-    look has no row of it, as it was too small there or not all references were read, so that it grew by this or more.
-    ``parts``: paths below it that have rows of their own in some looks only; their bytes are among its own."""
+    """A holder of the first look, the last one, or both."""
 
     path: str
     kind: str
@@ -31,8 +26,7 @@ class HolderChange:
 
 @dataclass(frozen=True)
 class Since:
-    """The change since a snapshot ``seconds`` ago: bytes of ``rss``, of resident blocks ``in_use`` and of ``free``
-    ones, None where that is not known; ``holders``: None where a look does not have them."""
+    """The change since a snapshot."""
 
     seconds: float
     rss: int | None

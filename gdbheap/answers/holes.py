@@ -20,9 +20,7 @@ from gdbheap.stacks import Made
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The block before or after a hole: malloc's pointer, size in bytes with its header, what it is, and the
-    path to it (see ``ways``). ``kind``: of a block in use what it is, without saying which. ``made``: the recorded call
-    that gave it, None where that is not known or was not asked."""
+    """The block before or after a hole."""
 
     address: int
     size: int
@@ -34,8 +32,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Hole:
-    """One hole. ``address`` is what malloc would return for its first chunk, ``size`` the bytes of its chunks, headers
-    included, ``resident`` the whole pages inside it that are in memory (None: not known)."""
+    """One hole; its address is what malloc would return for its first chunk."""
 
     address: int
     size: int
@@ -48,10 +45,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Holes:
-    """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut.
-
-    ``fit``: whether a request fits into what malloc has, None unless that was asked. ``why``: why holes stay, in a
-    sentence for each allocator that has some."""
+    """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut."""
 
     holes: list[Hole]
     count: int

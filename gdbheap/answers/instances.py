@@ -14,8 +14,7 @@ ORDERS = ("together", "bytes", "buffers", "type", "address")
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Instance:
-    """One live object: its address, its type, the size of its own block with all headers, of the blocks that its fields
-    own, and a short text; None when it tells no more than its type, or is further down than MAX_TEXTS."""
+    """One live object; ``text`` is None when it tells no more than its type, or is further down than MAX_TEXTS."""
 
     address: int
     type: str

@@ -19,8 +19,7 @@ NOT_TRACING = (
 
 @dataclass(frozen=True)
 class LineRow:
-    """A line ("FILE:LINE"): the blocks that it has allocated and that are in use, and the bytes that were asked for, of
-    which ``absent`` bytes of large blocks are not resident."""
+    """A line ("FILE:LINE"), and the blocks that it has allocated and that are in use."""
 
     line: str
     count: int
@@ -31,7 +30,7 @@ class LineRow:
 @dataclass(frozen=True)
 class Lines:
     """The answer of ``heap pyobjects --by=line``; the sums are over all lines. ``unreadable``: entries of the tables
-    that lead nowhere. ``absent``: of the bytes, those of large blocks that are not resident."""
+    that lead nowhere."""
 
     lines: list[LineRow]
     count: int

@@ -22,9 +22,8 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Held:
-    """A used block: its first byte, its size with its header, what it is (an object's type, ``buffer``, the kind of a
-    block of C code, or ``block``), the object that owns it or None, and how that is reached: ``path`` as Python or
-    None, ``chain`` in words; ``absent``: of its bytes, those that are not resident."""
+    """A used block: what it is (an object's type, ``buffer``, the kind of a block of C code, or ``block``), the
+    object that owns it, and how that is reached: ``path`` as Python or None, ``chain`` in words."""
 
     address: int
     size: int
@@ -44,19 +43,12 @@ MIN_BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """The blocks that the shortest chains reach from one ``root``, a holder. In a program with Python the root is what
-    they are shared out to (shared_out.SharedOut has the words of ``kind``), and ``path`` leads to a variable. Without
-    Python it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root has the
-    words). ``what`` is the kind that has most of the bytes, ``parts`` are the largest kinds, and ``array`` says which
-    DataFrame, table or array the variable is, None where it is none; ``address`` is that of the variable's object, and
-    ``way`` how that leads to its largest block, in words, ``largest_block`` where that is; ``type``: of that object, or
-    of all ``variables`` that the row stands for. Root and kind are None where blocks are put together whatever
-    leads to them. ``at_least``: not all references could be read, and the bytes are those that this holder alone is
-    proven to have.
-
-    ``absent``: of ``bytes``, those of large blocks that are not resident: they were never written to, or were
-    swapped out. ``resident`` are the others, ``share`` their share of RSS, None where that is not known.
-    ``shared``: of ``bytes``, those of shared mappings, whose pages stay where others map them too."""
+    """The blocks that the shortest chains reach from one ``root``, a holder. In a program with Python the root is
+    what they are shared out to (shared_out.SharedOut has the words of ``kind``), and ``path`` leads to a variable.
+    Without Python it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root
+    has the words). ``what`` is the kind that has most of the bytes; ``address`` is that of the variable's object;
+    ``type``: of that object, or of all ``variables`` that the row stands for. Root and kind are None where blocks
+    are put together whatever leads to them."""
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
     root: str | None
@@ -81,14 +73,9 @@ class HeldTogether:
 
 @dataclass(frozen=True)
 class Owners:
-    """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and, in
-    ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values, none
-    of them twice, wherever these lie. At most one of the lists has rows. ``absent``: of the bytes of groups, or of
-    arrays, those that are not resident; ``shared``: those of shared mappings. ``not_examined``: bytes in use beside
-    those, which nothing is proven to hold because not all references could be read; ``next``: the command lines that
-    would examine them. ``outside``: resident bytes that no allocator handed out and that are in no row, where that is a
-    tenth of RSS or more; ``outside_most``: what has most of them. ``least``: of blocks that are listed one by one, the
-    smallest size that is listed; None for other lists."""
+    """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and,
+    in ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values,
+    none of them twice, wherever these lie. At most one of the lists has rows. ``outside`` is 0 below a tenth of RSS."""
 
     keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]

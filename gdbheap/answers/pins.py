@@ -33,8 +33,7 @@ FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group: malloc's pointer (of an object's block, where the block starts), size, what it is, and
-    the path to it (see ``ways``). ``kind``: what it is, without saying which."""
+    """A block of a group; of an object the address where its block starts."""
 
     address: int
     size: int
@@ -45,9 +44,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Pin:
-    """A group of blocks, often of one: the first one's address, the bytes of all, and what they are. ``would_free``:
-    the bytes of resident pages that go when all of them are gone (all pages, where residency is not known).
-    ``members``: the blocks, at most 1,000. ``path``: the paths to them, equal ones together."""
+    """A group of blocks, often of one; the address is that of the first. ``path``: the paths to them, equal ones
+    together."""
 
     address: int
     size: int
@@ -61,10 +59,9 @@ class Pin:
 
 @dataclass(frozen=True)
 class Kind:
-    """Blocks that are the same thing, over all groups that were looked into: how many, their bytes, in how many
-    groups; of these how many hold nothing else (``alone``), and what those would free. ``path``: the way to most of
-    those that were asked about. ``holder``: of blocks whose contents are unknown, the global, or the way, that reaches
-    most of those that were looked at; None where there is no such one, or no graph was drawn."""
+    """Blocks that are the same thing, over all groups that were looked into. ``path``: the way to most of those that
+    were asked about. ``holder``: of blocks whose contents are unknown, the global, or the way, that reaches most of
+    those that were looked at."""
 
     what: str
     allocator: str
@@ -79,9 +76,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sums:
-    """All pins of one allocator: groups, blocks, their bytes, what they would free. ``described``: how many blocks were
-    looked into for ``kinds``, those of the groups that keep the most. ``units``: what one and several groups are;
-    ``emptied``: what becomes of a group without its blocks."""
+    """All pins of one allocator."""
 
     allocator: str
     groups: int
@@ -95,8 +90,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Pins:
-    """The answer of ``heap pins``, what keeps the most beyond its own bytes first. The sums are over all pins of at
-    least ``minimum`` bytes, also when the list is cut."""
+    """The answer of ``heap pins``, what keeps the most beyond its own bytes first. The sums are over all pins that
+    match, also when the list is cut."""
 
     pins: list[Pin]
     sums: list[Sums]

@@ -22,10 +22,7 @@ MAX_BLOCKS_DESCRIBED = 20_000
 
 @dataclass(frozen=True)
 class PoolClass:
-    """One size class: block size in bytes, pools that are not empty, blocks in use, blocks available in those pools.
-
-    ``arenas`` have blocks of it; ``alone`` of them hold no other blocks, and these ``alone_blocks``. With detail:
-    ``told`` objects tell their size, ``asked`` is what they asked for, ``wasted`` what they got beyond that."""
+    """One size class."""
 
     size: int
     pools: int
@@ -41,8 +38,7 @@ class PoolClass:
 
 @dataclass(frozen=True)
 class Fill:
-    """The arenas whose used bytes are at most ``percent`` of the arena, and more than the row before says: their
-    number and those bytes."""
+    """The arenas whose used bytes are at most ``percent`` of the arena, and more than the row before says."""
 
     percent: int
     arenas: int
@@ -51,7 +47,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """What a size class has in one arena: block size, pools, blocks in use."""
+    """What a size class has in one arena."""
 
     size: int
     pools: int
@@ -60,8 +56,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class Pin:
-    """Used blocks that are the same thing: what, how many, their bytes; the first one's address, and a short text if it
-    is an object that has one."""
+    """Used blocks that are the same thing; the address is that of the first one."""
 
     what: str
     blocks: int
@@ -72,8 +67,8 @@ class Pin:
 
 @dataclass(frozen=True)
 class ArenaUse:
-    """An arena that holds blocks: its used ``bytes`` and ``blocks``, by size class, and with detail what holds the
-    most of them, of the first 20,000 blocks."""
+    """An arena that holds blocks, by size class, and with detail what holds the most of them, of the first 20,000
+    blocks."""
 
     index: int
     address: int
@@ -85,8 +80,7 @@ class ArenaUse:
 
 @dataclass(frozen=True)
 class InterpreterPools:
-    """What an interpreter with pools of its own holds: where its ``usedpools`` are, arenas, used ``blocks`` and
-    ``bytes``."""
+    """What an interpreter with pools of its own holds."""
 
     usedpools: int
     arenas: int
@@ -96,8 +90,7 @@ class InterpreterPools:
 
 @dataclass(frozen=True)
 class PageHeap:
-    """What the heaps of all threads with one purpose hold of mimalloc: pages, used ``blocks`` and ``bytes``; of the
-    pages, ``abandoned`` are those whose thread is gone."""
+    """What the heaps of all threads with one purpose hold of mimalloc."""
 
     name: str
     pages: int
@@ -108,8 +101,7 @@ class PageHeap:
 
 @dataclass(frozen=True)
 class MimallocUse:
-    """CPython's mimalloc: ``segments`` of 32 MiB and more, ``reserved`` bytes beside them, ``free_spans``: bytes inside
-    them that no page has; its ``heaps`` by purpose, which only free-threaded builds tell apart."""
+    """CPython's mimalloc, with its heaps by purpose, which only free-threaded builds tell apart."""
 
     segments: int
     reserved: int
@@ -119,11 +111,8 @@ class MimallocUse:
 
 @dataclass(frozen=True)
 class Pools:
-    """The answer of ``heap pools``; ``free_pools`` are ``sys._debugmallocstats()``' "unused pools". ``emptiest`` are
-    the arenas with the fewest used bytes. ``interpreters``: those with pools of their own, the main one first, and the
-    other figures are their sums; none when pymalloc is not in use, and then nobody knows the two sizes.
-
-    ``mimalloc``: where that takes pymalloc's place; then ``classes`` are its block sizes, and their pools its pages."""
+    """The answer of ``heap pools``. Without pymalloc, mimalloc's block sizes are the classes, and their pools its
+    pages."""
 
     arena_size: int | None
     pool_size: int | None

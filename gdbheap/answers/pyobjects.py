@@ -18,12 +18,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TypeRow:
-    """One type: live objects, the bytes of their own blocks (headers included), and of the blocks that they own.
-
-    ``reached``: of the buffers, those that no known field names but to which pointers lead from the objects;
-    ``absent``: of all, bytes of large blocks that are not resident: never written to, or swapped out. ``mapped``: bytes
-    of memory that the objects mapped beside that.
-    """
+    """One type: live objects, their own blocks, and the blocks that they own."""
 
     type: str
     count: int
@@ -65,7 +60,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Unknown:
-    """An unidentified block in use: malloc's pointer, its size with all headers, what its bytes look like."""
+    """An unidentified block in use."""
 
     address: int
     size: int
@@ -76,14 +71,10 @@ class Unknown:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total`` (objects
-    and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` and ``other_chunks`` add up to it.
-    ``free_lists``: objects that the interpreter keeps for reuse, not alive. ``interpreter``: its own tables and states.
-    ``roots``: blocks to which data of libraries or threads points. ``unclassified``: unidentified blocks of pymalloc
-    and of CPython's mimalloc; ``other_chunks``: of glibc's malloc; ``unknown``: the largest of both. ``elsewhere``:
-    objects that others refer to, and buffers, in memory of an allocator that is not walked, with the sizes in the
-    objects' own fields.
-    """
+    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total``
+    (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (of pymalloc and CPython's
+    mimalloc) and ``other_chunks`` add up to it. ``unknown`` are the largest of the last two. Sizes of ``elsewhere``
+    are those in the objects' own fields."""
 
     types: list[TypeRow]
     total: Count

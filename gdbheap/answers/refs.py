@@ -13,8 +13,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Referrer:
-    """Who points there: an object, a frame, or memory; what it calls the reference; whether that is known, or a word
-    that looks like one."""
+    """Who points there: an object, a frame, or memory."""
 
     address: int
     type: str

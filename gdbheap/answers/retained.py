@@ -49,8 +49,7 @@ Rows = Callable[[Optional[int]], "list[Kept]"]
 
 @dataclass(frozen=True)
 class EqualObject:
-    """An object that retains what the object of its row does, all but a hundredth: its address, its type, and how it is
-    reached, as Python or None (``path``) and in words (``chain``)."""
+    """An object that retains what the object of its row does, all but a hundredth."""
 
     address: int
     type: str
@@ -61,18 +60,13 @@ class EqualObject:
 @dataclass(frozen=True)
 class Kept:
     """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
-    first MAX_PATHS), all objects of a type, a module by its name with its dict, a global, or a thread. ``bytes``: of
-    their own blocks; ``retained``: what would be free without all of them. Without Python a block stands for an
-    object. Among objects, a row without an address is objects of one type that several others hold, which none of
-    these retains: ``holders`` are the paths of those that hold several of the examples, ``path`` is of an example and
-    of at least half of them, ``chain`` of that example alone; or a static variable of a library (GLOBAL), its data
-    (MEMORY), or the modules of one file, as ``chain`` says. ``same``: below the object, a chain of which each retains
-    what the one above it does, the outermost first; those above it have no name that source code can write.
-    ``at_most``: what may be free without it, with blocks of C code that ``holders`` may hold as well, None where
-    ``retained`` is all. ``absent``: of ``retained``, bytes of
-    large blocks that are not resident: they were never written to, or were swapped out; ``shared``: bytes of shared
-    mappings, whose pages stay where others map them too. ``at_least``: not all references could be read, and it retains
-    what is proven, or more."""
+    first MAX_PATHS), all objects of a type, a module by its name with its dict, a global, or a thread; ``retained``
+    is what would be free without all of them. Without Python a block stands for an object. Among objects, a row
+    without an address is objects of one type that several others hold, which none of these retains: ``holders`` are
+    the paths of those that hold several of the examples, ``path`` is of an example and of at least half of them,
+    ``chain`` of that example alone; or a static variable of a library (GLOBAL), its data (MEMORY), or the modules of
+    one file, as ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it
+    does; those above it have no name that source code can write."""
 
     address: int | None
     type: str
@@ -109,8 +103,7 @@ class Kept:
 @dataclass(frozen=True)
 class Retained:
     """The answer of ``heap retained``, largest first. ``address``: of the block whose retained set the rows are, by
-    type; None where they are what retains most. ``not_examined``: bytes in use that nothing is proven to keep because
-    not all references could be read; ``next``: the command lines that would examine them."""
+    type; None where they are what retains most."""
 
     rows: list[Kept]
     address: int | None = None

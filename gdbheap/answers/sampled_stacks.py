@@ -21,9 +21,8 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledRow:
-    """A stack of return addresses, the innermost first, and its ``frames``, outermost first; ``own``: how many of the
-    innermost are jemalloc's. ``count`` sampled blocks in use came from there, of ``bytes``, the first at ``address``.
-    By jemalloc's own account they stand for ``likely_count`` blocks of ``likely_bytes``, None before 5.3."""
+    """A stack of return addresses, the innermost first, and its frames, outermost first; the address is that of its
+    first block."""
 
     addresses: list[int]
     frames: list[StackFrame]
@@ -37,7 +36,7 @@ class SampledRow:
 
 @dataclass(frozen=True)
 class SampledStacks:
-    """The answer of ``heap chunks --by=stack``; ``kinds``: how many stacks there are; the sums are over all."""
+    """The answer of ``heap chunks --by=stack``; the sums are over all."""
 
     stacks: list[SampledRow]
     kinds: int

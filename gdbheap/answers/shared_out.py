@@ -86,10 +86,9 @@ class Wide:
 
 @dataclass(frozen=True)
 class Shape:
-    """The DataFrame, table or array that a variable is: ``what`` of the library's words (python.columns), its shape,
-    the dtype where all has one, the bytes of its values, and the largest columns, at most MAX_PARTS. Values that
-    another row leads to by a shorter chain, or that lie in memory which is not walked, are not among the row's
-    bytes."""
+    """The DataFrame, table or array that a variable is, in its library's words (python.columns), with the largest
+    columns, at most MAX_PARTS. Values that another row leads to by a shorter chain, or that lie in memory which is
+    not walked, are not among the row's bytes."""
 
     what: str
     shape: tuple[int, ...]

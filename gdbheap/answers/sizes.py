@@ -14,7 +14,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class SizeRow:
-    """The chunks of one exact size, headers included: how many are used and free, and their bytes."""
+    """The chunks of one exact size, headers included."""
 
     size: int
     used: int
@@ -44,10 +44,7 @@ class SizeRange:
 
 @dataclass(frozen=True)
 class OtherSizeRow(SizeRow):
-    """The blocks of one size of another allocator, which have no headers: in how many ``groups`` they lie (slabs,
-    pages, mappings), and the bytes that were ``asked`` for of those in use. ``spare``: the groups that would go if the
-    blocks were moved into as few as they need, and the resident bytes ``freed`` by that. Each is None where nobody
-    knows."""
+    """The blocks of one size of another allocator, which have no headers."""
 
     groups: int | None = None
     asked: int | None = None
@@ -57,9 +54,7 @@ class OtherSizeRow(SizeRow):
 
 @dataclass(frozen=True)
 class OtherSizes:
-    """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum. ``asked`` and
-    ``freed``: over all sizes, None where nobody knows. ``module``: of which of several of a kind, None where it is the
-    only one."""
+    """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum."""
 
     allocator: str
     title: str
@@ -74,11 +69,8 @@ class OtherSizes:
 class Sizes:
     """The answer of ``heap sizes``, ascending.
 
-    Chunks in bins, fast bins and thread caches are free; mmapped chunks are used (``mapped`` of them). ``total`` with
-    ``top`` (top chunks) and ``overhead`` (fenceposts, headers of heaps, what memalign skipped in front of mmapped
-    chunks, what others got from ``sbrk``) is all that malloc has: ``heap arenas``' ``total.system``. ``others``: the
-    blocks of allocators that are there in malloc's place or beside it, which are in no sum here.
-    """
+    Chunks in bins, fast bins and thread caches are free; mmapped chunks are used (``mapped`` of them). ``total``
+    with ``top`` (top chunks) and ``overhead`` is all that malloc has: ``heap arenas``' ``total.system``."""
 
     sizes: list[SizeRow]
     total: SizeTotal

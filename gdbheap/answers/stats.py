@@ -20,7 +20,7 @@ _FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
 
 @dataclass(frozen=True)
 class StatsRow:
-    """One figure: which arena (``total`` for the sum), which figure, and the two values in bytes."""
+    """One figure."""
 
     arena: str
     what: str
@@ -30,7 +30,7 @@ class StatsRow:
 
 @dataclass(frozen=True)
 class Stats:
-    """The answer of ``heap stats``: the process's own words, whether all figures agree, and each figure."""
+    """The answer of ``heap stats``: the process's own words, and each figure."""
 
     text: str
     agrees: bool

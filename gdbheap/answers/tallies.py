@@ -18,8 +18,7 @@ BY_BLOCK = -1
 
 @dataclass(frozen=True)
 class TallyRow:
-    """Objects with the same key: how many, and the bytes of their own blocks. ``key``: a size or length, or a
-    module."""
+    """Objects with the same key."""
 
     key: int | str
     count: int
@@ -28,8 +27,7 @@ class TallyRow:
 
 @dataclass(frozen=True)
 class Tallies:
-    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``by``); the sums are over all rows.
-    ``absent``: of the bytes, those of large blocks that are not resident."""
+    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``by``); the sums are over all rows."""
 
     by: str
     rows: list[TallyRow]

@@ -31,7 +31,7 @@ MAX_CHAIN = 50
 
 @dataclass(frozen=True)
 class Step:
-    """One that waits: a function, its file, and the line where it is (None when it has ended, or nobody knows)."""
+    """One that waits."""
 
     function: str
     file: str
@@ -40,12 +40,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Waiting:
-    """One task, or one coroutine, generator or greenlet that belongs to no task: its ``kind`` (one of KINDS), type,
-    ``name`` (of a task), ``state``: of a task pending, cancelled or finished, of others created, suspended, running or
-    ended, running also for a task that runs, and idle for a greenlet without a frame; the ``chain`` of awaits, the
-    outermost first; ``waits_for``: the type of what the innermost one awaits, and ``awaits`` its address, both None
-    where it awaits nothing. ``bytes``: its own block, and those of the coroutines and frames of the chain; what several
-    wait for counts with the first of them."""
+    """One task, or one coroutine, generator or greenlet that belongs to no task. ``state``: of a task pending,
+    cancelled or finished, of others created, suspended, running or ended, running also for a task that runs, and
+    idle for a greenlet without a frame. ``bytes``: its own block, and those of the coroutines and frames of the
+    chain; what several wait for counts with the first of them."""
 
     address: int
     kind: str
@@ -65,10 +63,9 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Row:
-    """Those that wait alike: ``coroutine``, ``file`` and ``line`` are of the outermost one of the chain; ``count`` of
-    them, their ``bytes``, and ``retained``: what would be free without all of them and the coroutines of their chains,
-    which others may hold too, such as the call that runs the event loop; None unless asked for;
-    ``address``: of the first one."""
+    """Those that wait alike: ``coroutine``, ``file`` and ``line`` are of the outermost one of the chain; the address
+    is of the first one. ``retained`` is without all of them and the coroutines of their chains, which others may
+    hold too, such as the call that runs the event loop."""
 
     kind: str
     type: str
@@ -86,8 +83,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The answer of ``heap tasks``: a row for each group of those that wait alike, the most numerous first. ``count``
-    of each kind; ``unreadable``: those whose fields cannot be believed."""
+    """The answer of ``heap tasks``: a row for each group of those that wait alike, the most numerous first."""
 
     rows: list[Row]
     count: dict[str, int]

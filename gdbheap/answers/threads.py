@@ -18,9 +18,8 @@ LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
 
 @dataclass(frozen=True)
 class Variable:
-    """A local variable (``name`` None: a value on the frame's stack): its object, and the bytes of the object's block
-    and of the buffers that it owns. ``text``: what it is in short, if that was asked for and can be told. ``retained``:
-    bytes that would be free without the object, itself included, None where that is not known."""
+    """A local variable (``name`` None: a value on the frame's stack): its object, and the bytes of the object's
+    block and of the buffers that it owns."""
 
     name: str | None
     address: int
@@ -32,9 +31,8 @@ class Variable:
 
 @dataclass(frozen=True)
 class Running:
-    """A frame: the function, its file, the line where it is (None when nobody knows), and its variables. Of C code the
-    file is "" and the function is a name, or a place in an object. ``retained``: bytes that would be free without the
-    objects of its variables."""
+    """A frame with its variables. Of C code the file is "" and the function is a name, or a place in an object.
+    ``retained`` is without the objects of its variables."""
 
     function: str
     file: str
@@ -46,8 +44,7 @@ class Running:
 
 @dataclass(frozen=True)
 class PythonThread:
-    """A thread that runs Python, or any of a program without; ``tid`` None when the thread itself has ended. The
-    innermost frame comes first. ``kept``: bytes of what would be free if no frame of the thread held anything."""
+    """A thread that runs Python, or any of a program without. The innermost frame comes first."""
 
     tid: int | None
     name: str

@@ -26,12 +26,7 @@ BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type, or blocks of one size without a known type (None), that are not free for one reason.
-
-    ``group``: CYCLES, LOST_REFERENCES, LOST_BLOCKS or DOUBTFUL; ``why``: what keeps them from being freed. ``bytes``:
-    of the blocks and of the ``buffers`` that they own. ``addresses``: of the objects or blocks, the first 1,000.
-    ``content``: what most blocks without a type look like, None where they differ, or there is a type. ``absent``: of
-    ``bytes``, those of large blocks that are not resident."""
+    """Objects of one type, or blocks of one size without a known type (None), that are not free for one reason."""
 
     group: str
     type: str | None
@@ -47,10 +42,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Head:
-    """A lost block to which no other lost block leads; ``in_circle``: one of a circle to which nothing else does;
-    ``content``: what it looks like, where its type is not known.
-    ``count`` blocks, itself included, would be free with it, ``retained`` bytes, of which ``absent`` are known to be
-    not resident."""
+    """A lost block to which no other lost block leads; ``count`` blocks, itself included, would be free with it."""
 
     address: int
     size: int
@@ -64,8 +56,7 @@ class Head:
 
 @dataclass(frozen=True)
 class CycleSum:
-    """Objects and bytes of all cycles, of those that ``gc.collect()`` frees, and of those that it may free
-    (``possible_bytes``)."""
+    """Objects and bytes of all cycles, of those that ``gc.collect()`` frees, and of those that it may free."""
 
     objects: int
     bytes: int
@@ -92,8 +83,7 @@ class BlockSum:
 
 @dataclass(frozen=True)
 class Closing:
-    """How cycles are closed: ``count`` of them are closed in the way ``what``; ``bytes`` of all with what hangs on
-    them; ``is_collectable``: whether gc.collect() frees them."""
+    """How cycles are closed; bytes are those of all with what hangs on them."""
 
     what: str
     count: int
@@ -103,17 +93,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The answer of ``heap unreachable``, by group, largest first.
-
-    ``cycles``: objects all of whose references come from one another, and what hangs on them. ``lost_references``:
-    objects with more references than exist, so that nothing frees them, and what hangs on them. ``lost_blocks``: blocks
-    to which nothing points, or only other lost blocks. ``doubtful``: to which only weak words point: a running function
-    uses them, or such a word is left over, or a number, and they are lost too. ``closings``: of the cycles, at most 20.
-    ``heads``: of lost structures those that retain most, at most 1,000 of ``head_count``; none where there is Python
-    (``is_python``). ``lacking``: bytes of the program's memory that a core which is cut short lacks, and which may lead
-    to what is listed. ``not_examined``: bytes in use that may be lost, and nobody knows because not all references
-    could be read; ``next``: the command lines that would examine them. ``absent``: of all rows, bytes of large blocks
-    that are not resident."""
+    """The answer of ``heap unreachable``, by group, largest first; heads only where there is no Python."""
 
     rows: list[Lost]
     cycles: CycleSum

@@ -32,19 +32,10 @@ class Holder:
 
 @dataclass(frozen=True)
 class Why:
-    """The answer of ``heap why``.
-
-    ``chain``: a shortest one from a root to the object, over known references where there are any, ``length`` steps
-    long; of more than a few hundred steps the first and the last hundred. ``certain``: whether all of it is known.
-    ``expression``: the chain as Python, or None. ``dominators``: the objects without any one of which it would be free,
-    the outermost first, itself last; of many those at both ends; ``dominator_count``: all of them, with the buffers
-    between those that are named. ``retained``: bytes that only it keeps, of which ``absent`` bytes of large
-    blocks are not resident.
-    ``lacking``: bytes of the program's memory that a core which is cut short lacks. ``made``: the recorded call that
-    gave its block, if that was looked for and has a stack. ``at_least``: not
-    all references could be read: dominators and what they retain are those that are proven, ``not_examined`` bytes in
-    use have no proven holder, and ``next`` are the command lines that would examine them.
-    """
+    """The answer of ``heap why``: a shortest chain from a root to the object, over known references where there are
+    any, and its dominators, of many those at both ends; buffers between those that are named count in
+    ``dominator_count``. Where not all references could be read, dominators and what they retain are those that are
+    proven."""
 
     address: int
     type: str

@@ -43,7 +43,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table that was written: its rows, its file below the folder, and the file's bytes."""
+    """A table that was written; its file is below the folder."""
 
     name: str
     rows: int
@@ -53,8 +53,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Exported:
-    """The answer of ``gdbheap export``: the folder or URL, how many looks, the files, and why some of several
-    targets, or some tables that were asked for, are not there."""
+    """The answer of ``gdbheap export``."""
 
     path: str
     format: str

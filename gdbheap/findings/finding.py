@@ -67,14 +67,12 @@ class Figures:
 @dataclass(frozen=True)
 class Finding:
     """Something worth knowing: the bytes that the advice would free, and the figures that it rests on. Its text and its
-    advice are made in ``findings/``.
+    advice are made in ``findings/`` (``FindingKeys`` has them).
 
     ``figures``: a dict in a finding that was read from a JSON document, which does not have all that the words need.
-    ``commands``: lines to paste; ``environment``: settings that the advice names, which ``commands`` has too;
-    ``within``: the id of another finding in whose bytes some of these may lie, ``also_within``: the ids of more;
-    ``doubtful``: it may be intended. ``shared``: (id, bytes) of more specific
-    findings, which have these bytes in place of this one. ``alternatives``: findings that are not listed because this
-    one has their bytes, and whose remedies are worth naming beside its own advice."""
+    ``also_within``: the ids of more findings as ``within`` is one. ``shared``: (id, bytes) of more specific
+    findings, which have these bytes in place of this one. ``alternatives``: findings that are not listed because
+    this one has their bytes, and whose remedies are worth naming beside its own advice."""
 
     id: str
     bytes: int

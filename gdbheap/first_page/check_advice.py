@@ -22,12 +22,8 @@ HUGETLB = "hugetlb"
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of malloc. ``value``: what the program was started with, None where it was not, or nobody knows;
-    ``by``: the variable that said so (a tunable in GLIBC_TUNABLES too). ``in_force``: what malloc's own ``mp_`` has in
-    ``field`` now; ``how``: "set", "default" or "risen". ``took``: whether they are the same, None where none was set.
-
-    ``about``: the memory that the setting is for, "large-holes" (of 128 KiB or more), "tops", "thread-tops" or
-    "huge-pages" (malloc's memory in them); ``bytes``: its resident bytes now, None where that is not known."""
+    """One setting of malloc, by a variable of its own or in GLIBC_TUNABLES. ``how``: "set", "default" or "risen".
+    ``about``: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory in them)."""
 
     name: str
     value: str | None
@@ -42,8 +38,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Other:
-    """A setting that is no malloc's: what the program was started with (None: it was not, or nobody knows), and whose
-    it is."""
+    """A setting that is no malloc's."""
 
     name: str
     value: str | None
@@ -52,9 +47,8 @@ class Other:
 
 @dataclass(frozen=True)
 class CheckAdvice:
-    """The answer of ``heap check-advice``. ``settings`` of glibc's malloc, ``others`` of runtimes and other mallocs
-    that are here; ``findings``: those that advise a setting now, and the ids of those whose settings were given already
-    (``heeded``). ``environment``: whether that of the program's start is known."""
+    """The answer of ``heap check-advice``: settings of glibc's malloc and others that are here, and findings that
+    advise a setting now."""
 
     settings: list[Setting]
     others: list[Other]

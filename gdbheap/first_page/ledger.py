@@ -67,8 +67,7 @@ DETAILS = {
 
 @dataclass(frozen=True)
 class Rss:
-    """What the kernel says: resident and swapped bytes, and where that was read. ``lazy``: of the resident ones those
-    that were given back by madvise(MADV_FREE), and stay until the kernel needs them; None where nobody says."""
+    """Resident and swapped bytes, as the kernel says."""
 
     bytes: int | None
     swap: int | None
@@ -78,12 +77,7 @@ class Rss:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger; sizes in bytes, None where residency is not known.
-
-    ``zero``: bytes for which the kernel's zero page stands in and which are not resident. ``huge``: of the resident
-    bytes those mapped by huge pages, None also where the kernel does not say. ``pages``: bytes of the pages that belong
-    to this line as a whole, ``whole`` of these the resident ones: of a line that is free, those that nobody holds.
-    ``state``: of an allocator's line "used", "free", "top" or "overhead"."""
+    """One line of the ledger."""
 
     id: str
     parent: str | None
@@ -105,15 +99,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The answer of ``heap``. ``trim``: what malloc_trim(0) would give back; None where that is not known. ``summary``:
-    what is used and what is free, in all allocators; None where memory cannot be read. ``container``: what the control
-    group of a process is charged; None for a core, and where no group counts its memory. ``holders``: who has most of
-    what is in use, if that was asked for; ``not_looked``: the number of blocks in use, where these were too many to
-    follow all references, else None. ``program``: what a person calls it; ``next``: lines to paste, for what to ask
-    next; ``verdict``: all that in a sentence, where somebody wrote one. ``abort``: why glibc ended the process; None
-    where it did not. ``not_examined``: bytes in use that nothing is proven to hold, as not all references were read.
-    ``since``: what changed since an earlier look, where one is compared. ``imported``: as in MainHolders.
-    ``meanwhile``: how RSS changed from the stop on until the holders were found; None where nobody knows."""
+    """The answer of ``heap``."""
 
     rss: Rss
     ledger: list[Line]

@@ -24,10 +24,8 @@ MAX_PERCENT_IGNORED = 5
 
 @dataclass(frozen=True)
 class Unknown:
-    """Resident bytes that nothing walks, without what was given back by MADV_FREE: of an allocator or a runtime
-    with whatever else may be its memory, or other anonymous memory. ``id``: of the ledger's line; ``name``: of the
-    allocator, the runtime or the runtimes, "" where none is known; ``own``: whether the memory is certainly its
-    own. ``bytes`` is None where residency is not known."""
+    """Resident memory that nothing walks, without what was given back by MADV_FREE: of an allocator or a runtime
+    with whatever else may be its memory, or other anonymous memory. ``name`` is "" where none is known."""
 
     id: str
     name: str
@@ -37,15 +35,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Summary:
-    """In bytes: ``used`` of blocks in use and ``free`` of free ones and tops, headers included; of both the resident
-    part, None where residency is not known; ``whole``: of what is free and resident, the pages that nobody holds.
-
-    ``outside``: resident bytes in use that no allocator handed out (see ``outside``); ``stacks_left``: those of stacks
-    that nothing uses, below their stack pointers.
-    ``returnable``: what malloc_trim(0) would give back; None without such a call. ``kept``: the rest of
-    ``free_resident``, largest first. ``allocators``: ids of the ledger's lines that this was summed from; ``unknown``
-    is what no walk looked into.
-    """
+    """What is used and what is free, over all allocators."""
 
     used: int
     used_resident: int | None

@@ -26,10 +26,7 @@ MIN_MAPPED = 128 << 10
 
 @dataclass(frozen=True)
 class Caught:
-    """A call: when (seconds after the beginning), by which thread, the block that it is about (None of malloc and
-    calloc), the size that was asked for (of free the size of its chunk; None where it is no block of glibc's), and the
-    frames, the outermost first. ``grown``: the bytes that it got from the kernel, where that was asked for, and only
-    that is known."""
+    """A call. Where ``grown`` was asked for, only that is known."""
 
     seconds: float
     tid: int
@@ -42,8 +39,7 @@ class Caught:
 
 @dataclass(frozen=True)
 class Catch:
-    """The calls that were caught, in their order, in so many ``seconds``; why it ended ("asked", "gone" or "exec"), and
-    what it cost the target."""
+    """The calls that were caught, in their order."""
 
     pid: int
     seconds: float

@@ -46,7 +46,7 @@ IDS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls by which memory grew, the bytes by which it did, and both by size."""
+    """Calls by which memory grew, and both by size."""
 
     bytes: int
     calls: int
@@ -55,10 +55,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class Operation:
-    """All calls of one kind. ``id``: "brk", "mmap" (private memory of no file), "mremap" and "commit" (mprotect makes
-    reserved memory usable) make it grow; "reserve" maps what may not be used yet, "mmap.file" a file or shared memory;
-    "brk.shrink", "mremap.shrink", "munmap", "madvise" and "decommit" (mprotect) give memory back; "other" changes
-    nothing; "failed" failed, and has no bytes."""
+    """All calls of one kind. ``id``: "brk", "mmap" (private memory of no file), "mremap" and "commit" (mprotect
+    makes reserved memory usable) make it grow; "reserve" maps what may not be used yet, "mmap.file" a file or shared
+    memory; "brk.shrink", "mremap.shrink", "munmap", "madvise" and "decommit" (mprotect) give memory back; "other"
+    changes nothing; "failed" failed, and has no bytes."""
 
     id: str
     calls: int
@@ -67,7 +67,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class GrowthStack:
-    """Calls by which memory grew from one stack (``frames``, the outermost first)."""
+    """Calls by which memory grew from one stack."""
 
     bytes: int
     calls: int
@@ -76,7 +76,7 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """Calls by which memory grew from stacks beyond the first MAX_STACKS, which are not kept."""
+    """Calls by which memory grew from stacks beyond the first MAX_STACKS."""
 
     bytes: int
     calls: int
@@ -84,8 +84,8 @@ class OtherStacks:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What the mappings show at the end and the calls that were seen do not explain, in bytes: memory that came
-    (``grown``), that went (``gone``), and by how much stacks grew, for which there is no call."""
+    """What the mappings show at the end and the calls that were seen do not explain; for the growth of stacks there
+    is no call."""
 
     grown: int
     gone: int
@@ -94,8 +94,7 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """What it cost the target: how often a thread stood, for how long all of them together, and for how long the whole
-    process, in seconds."""
+    """What it cost the target."""
 
     stops: int
     stood: float
@@ -104,14 +103,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of ``pid`` (None: of a program that was started, and all that it started) in ``seconds``. ``brk`` and
-    ``mmap`` are what made it grow (mremap's and mprotect's part is mmap's), ``operations`` all calls, ``stacks`` those
-    of what made it grow, the largest first (empty when none were taken). ``end``: "asked", "gone" or "exec", why it
-    ended; ``places`` at how many places calls were seen, ``unpatched`` at how many they could not be; ``status``: how a
-    program that was started ended, as os.wait gives it; ``lost``: of calls that the kernel told without a thread
-    standing, how many found no room on the way (None: threads stood, and none can be lost); ``other_stacks``: None
-    where all stacks were kept; ``is_cut``: whether calls that were not seen unmapped so much that its ranges were
-    forgotten: then ``unseen`` is None, and "commit" and "decommit" are not known from there on."""
+    """The growth of a process, or of a program that was started with all that it started (``pid`` None). mremap's
+    and mprotect's part of what made it grow is ``mmap``'s. Where ``is_cut``, "commit" and "decommit" are not known
+    from there on."""
 
     pid: int | None
     seconds: float

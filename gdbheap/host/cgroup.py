@@ -33,8 +33,8 @@ KERNELS_PARTS = ("slab", "kernel_stack", "pagetables", "percpu", "sock")
 
 @dataclass(frozen=True)
 class Pressure:
-    """For how many percent of the last 10, 60 and 300 seconds some task waited for memory, and all did; and seconds of
-    both in all. ``of``: "group", or "machine" where groups have no such figures (version 1)."""
+    """For how long tasks waited for memory; ``of``: "group", or "machine" where groups have no such figures (version
+    1)."""
 
     of: str
     some: tuple[float, ...]

@@ -32,7 +32,7 @@ MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
 
 @dataclass(frozen=True)
 class TmpfsFile:
-    """A file by the path that the process knows it by, its ``size``, and the ``bytes`` of memory or swap it has."""
+    """A file in tmpfs."""
 
     path: str
     size: int

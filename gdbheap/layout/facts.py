@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing known: its name, its value for people, the source that said so, and what confirmed it (or None)."""
+    """One thing known."""
 
     fact: str
     value: str

@@ -19,8 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HeapSums:
-    """Of the heaps of a program's processes, in bytes: resident in use, resident and free, and what malloc_trim(0)
-    would give back of that. ``looked``: in how many of them; the others could not be looked into."""
+    """Resident bytes of the heaps of a program's processes."""
 
     looked: int
     in_use: int
@@ -30,7 +29,7 @@ class HeapSums:
 
 @dataclass(frozen=True)
 class ProgramSums:
-    """Bytes: all of it, what its processes have for themselves, their part of what is shared, and swapped."""
+    """Over all programs."""
 
     ram: int
     private: int
@@ -41,7 +40,7 @@ class ProgramSums:
 @dataclass(frozen=True)
 class Program(ProgramSums):
     """The processes that run a program, a Python program by its script (``script``: its file, ``-m`` and the module,
-    ``-c``, or what the process calls itself; None for others)."""
+    ``-c``, or what the process calls itself)."""
 
     name: str
     script: str | None
@@ -52,8 +51,7 @@ class Program(ProgramSums):
 
 @dataclass(frozen=True)
 class Table:
-    """The programs, and the sums over all. ``refused``: how many processes are not to be read; ``left_out``: why heaps
-    could not be looked into that could be read."""
+    """The programs, and the sums over all."""
 
     programs: list[Program]
     total: ProgramSums

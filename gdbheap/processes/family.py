@@ -53,10 +53,7 @@ Verdict = Callable[[Ledger], str]
 
 @dataclass(frozen=True)
 class Member:
-    """A process. Bytes, None where the kernel does not let us know: ``pss`` is its share of what is resident, each page
-    divided by the number of processes that have it, ``uss`` what it has alone. ``heap``: of its heap; ``beside``: the
-    process with which its pages were compared, and ``written`` what came of that. ``note``: why something of it is not
-    known. ``verdict`` and ``holders``: as of its first page, "" and none where its heap was not looked into."""
+    """A process. ``verdict`` and ``holders``: as of its first page, "" and none where its heap was not looked into."""
 
     pid: int
     parent: int
@@ -75,8 +72,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Sums:
-    """Over the processes of which it is known, in bytes. ``pss`` is what they have together, where nobody else shares
-    it with them; ``shared``: what of that is not one process's alone."""
+    """Over the processes of which it is known. ``pss`` is what they have together, where nobody else shares it with
+    them."""
 
     processes: int
     rss: int
@@ -88,10 +85,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Advice:
-    """What would be saved by something that is done before the fork, in bytes over all processes. ``id``: "freeze"
-    (gc.freeze()), or "preload" (to load before the fork what each worker loads for itself). ``saves``: what is
-    promised, no more than ``at_most``, which is an estimate; of preloading it is ``at_least``, as long as nobody uses
-    the objects. Of ``workers`` processes."""
+    """What would be saved by something that is done before the fork. ``id``: "freeze" (gc.freeze()), or "preload"
+    (to load before the fork what each worker loads for itself)."""
 
     id: str
     saves: int
@@ -102,8 +97,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Family:
-    """The answer: the processes, the sums, what was written to pages that were shared (``written``; None where nothing
-    was compared) and to which types' reference counts, and what can be done."""
+    """The answer of ``gdbheap processes``."""
 
     processes: list[Member]
     total: Sums

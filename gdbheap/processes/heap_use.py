@@ -15,7 +15,7 @@ __all__ = ["HeapUse", "Largest", "heap_use", "use_of"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The finding that is worth the most: its id, and bytes."""
+    """The finding that is worth the most."""
 
     id: str
     bytes: int
@@ -23,9 +23,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class HeapUse:
-    """Resident bytes of the heap: in use, and free; what malloc_trim(0) would give back of these (``trim``; None where
-    there is no such call), and what stays (``kept``). ``finding``: the one that is worth the most of all that were
-    looked for; of two equal ones that which is not doubtful."""
+    """Resident bytes of the heap. ``finding``: of two equal ones that which is not doubtful."""
 
     in_use: int
     free: int

@@ -31,9 +31,7 @@ MANY_FROZEN = 5000
 
 @dataclass(frozen=True)
 class TypeCounts:
-    """Reference counts of a type's objects that have changed: of how many objects, on how many bytes of pages; of
-    these the pages that nothing but counts was written to (those of several types count for each). ``recounted``: the
-    bytes of pages with objects of the type whose counts went up and down again."""
+    """Reference counts of a type's objects that have changed; pages with several types count for each."""
 
     type: str
     objects: int
@@ -44,14 +42,9 @@ class TypeCounts:
 
 @dataclass(frozen=True)
 class Written:
-    """Bytes of pages of private memory that may be written and that one process has alone, by what differs from
-    another's: nothing, where no object lies (``restored``), nothing, where reference counts went up and down again
-    (``recounted``), only what the collector puts before objects, with pages that it has certainly
-    written and restored (``collector``), only reference counts, both of these, anything else (``data``: real writes).
-    ``new``: the other has no such page, or no memory there. ``shared``: pages that are still shared.
-
-    ``freezing``: what of ``collector`` would still be shared after gc.freeze() before the fork, but for as many pages
-    as are written for other reasons where the collector never writes."""
+    """Pages of private memory that may be written and that one process has alone, by what differs from another's.
+    ``collector`` has pages that it has certainly written and restored too; ``freezing`` leaves out as many pages as
+    are written for other reasons where the collector never writes."""
 
     restored: int = 0
     recounted: int = 0

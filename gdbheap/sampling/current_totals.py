@@ -15,9 +15,7 @@ __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
 @dataclass(frozen=True)
 class Standing:
-    """One process: its program, and bytes. ``growth``: of RSS in ``seconds``, since it was first looked at. ``system``
-    and ``in_use``: of malloc, ``pools`` and ``pool_used`` of Python's own allocator; None where that is not known, else
-    the last that was known, though others are newer."""
+    """One process; what is not known now is the last that was known, though others are newer."""
 
     pid: int
     program: str
@@ -38,7 +36,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class StandingSum:
-    """All processes: how many, and the sums of what is known of RSS, its growth, and swap."""
+    """All processes: the sums of what is known."""
 
     processes: int
     rss: int
@@ -48,8 +46,7 @@ class StandingSum:
 
 @dataclass(frozen=True)
 class Table:
-    """The answer of ``gdbheap top``: one moment, in seconds since 1970. ``left_out``: how many processes are meant and
-    cannot be read, and ``reasons``: why, each reason once."""
+    """The answer of ``gdbheap top``: one moment."""
 
     time: float
     programs: list[Standing]

@@ -59,8 +59,8 @@ class ProcessCurves:
 
 @dataclass(frozen=True)
 class Extent:
-    """A figure of a process: its first, its last and its highest value in bytes, and when that was (seconds since
-    1970). ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's own allocator)."""
+    """A figure of a process. ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's
+    own allocator)."""
 
     file: str
     pid: int
@@ -75,8 +75,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Plotted:
-    """The answer of ``gdbheap plot``: the picture's file and its bytes, what it is of, and how many processes there
-    were beside those that are drawn. ``cut``: files whose last line was not whole."""
+    """The answer of ``gdbheap plot``."""
 
     path: str
     size: int

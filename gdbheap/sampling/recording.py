@@ -50,10 +50,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The answer of ``gdbheap record``: the file, its bytes, what is in it, and for how many seconds it was recorded.
-    ``reason``: "ended" (nobody was left), "duration", "interrupted" or "closed" (nobody reads it any more).
-    ``snapshots``: the files beside it; ``failures``: what could not be looked at, and why. ``exit_status``: that of the
-    command that was started, None without one."""
+    """The answer of ``gdbheap record``. ``reason``: "ended" (nobody was left), "duration", "interrupted" or "closed"
+    (nobody reads it any more)."""
 
     path: str
     size: int

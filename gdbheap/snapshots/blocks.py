@@ -62,9 +62,8 @@ class HeldBlocks:
 
 @dataclass(frozen=True)
 class BlockChange:
-    """Blocks of one size, with what the allocator needs, that hold a living object of ``type``, or none (None): how
-    many are still there, came, and went, and the ``addresses`` of some that came. ``holders``: who holds those that
-    came, the most first, at most MAX_HOLDERS; None where the later look has no graph."""
+    """Blocks of one size, with what the allocator needs, that hold a living object of ``type``, or none (None); at
+    most MAX_HOLDERS who hold those that came."""
 
     type: str | None
     size: int

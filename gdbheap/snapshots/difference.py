@@ -32,8 +32,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Compared:
-    """One of the looks that are compared: seconds since 1970, what was looked at, its RSS in bytes, and what a person
-    calls the program, "" in older files."""
+    """One of the looks that are compared; ``program`` is "" in older files."""
 
     time: float
     target: dict[str, Any]
@@ -43,8 +42,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class LineChange:
-    """A line of the ledger: bytes more (less, where below zero), and how many were resident in each look; None where
-    residency is not known."""
+    """A line of the ledger; ``looks``: how many bytes were resident in each."""
 
     id: str
     parent: str | None
@@ -56,7 +54,7 @@ class LineChange:
 
 @dataclass(frozen=True)
 class TypeChange:
-    """A type: objects, bytes of their own blocks and of their buffers more; ``looks``: both together in each look."""
+    """A type: its objects, their own blocks and their buffers; ``looks``: both together."""
 
     type: str
     count: int
@@ -72,7 +70,7 @@ class TypeChange:
 
 @dataclass(frozen=True)
 class SizeChange:
-    """Blocks of one size that an allocator has handed out: how many more, and their bytes."""
+    """Blocks of one size that an allocator has handed out."""
 
     allocator: str
     size: int
@@ -82,7 +80,7 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ArenaChange:
-    """An arena of malloc: bytes more. ``index`` and ``address`` are the last look's, if it is still there."""
+    """An arena of malloc. ``index`` and ``address`` are the last look's, if it is still there."""
 
     index: int
     address: int
@@ -94,8 +92,8 @@ class ArenaChange:
 
 @dataclass(frozen=True)
 class OwnerChange:
-    """An object that is among those that retain the most in the first or the last look, of several that retain the same
-    the innermost: bytes that it retains more. ``chain``: how it is reached, in words."""
+    """An object that is among those that retain the most in the first or the last look, of several that retain the
+    same the innermost."""
 
     address: int | None
     type: str
@@ -121,7 +119,7 @@ class HoleChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding of ``heap``: bytes more that its advice is worth."""
+    """A finding of ``heap``, and what its advice is worth."""
 
     id: str
     state: str
@@ -130,8 +128,8 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class Trend:
-    """What rose from each look to the next, of three or more: bytes a second from the first to the last. ``kind``:
-    "rss", "line" (of the ledger, by its id) or "type"."""
+    """What rose from each look to the next, of three or more. ``kind``: "rss", "line" (of the ledger, by its id) or
+    "type"."""
 
     kind: str
     name: str
@@ -141,11 +139,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Difference:
-    """The answer of ``heap diff``. ``same_process``: all looks are at one; ``limit``: bytes that it may have, and
-    ``seconds_left``: when its RSS reaches that, if it goes on as from the first look to the last. ``blocks``: what came
-    and went, block by block; None where not both looks have all blocks, or they are at two processes. ``holders``: who
-    holds more or less of what is in use; None where a look does not have them. ``in_use`` and ``free``: resident bytes
-    more of blocks in use and of free ones, None where that is not known."""
+    """The answer of ``heap diff``, the last look less the first."""
 
     looks: list[Compared]
     same_process: bool

@@ -90,7 +90,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Written:
-    """The answer of ``heap snapshot``: where the file is, its bytes, and how much of what it holds."""
+    """The answer of ``heap snapshot``."""
 
     path: str
     size: int

@@ -54,9 +54,7 @@ class Meanwhile:
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not as it must be: where, what it is, what was expected and what was found.
-
-    ``transient``: a thread inside malloc may have left it half done, and will finish it."""
+    """Something that is not as it must be: where, what was expected and what was found."""
 
     address: int
     what: str

@@ -21,11 +21,7 @@ HUGE_TUNABLE = "glibc.malloc.hugetlb"
 
 @dataclass(frozen=True)
 class Growth:
-    """A call that made an arena larger by ``bytes``. ``size``: what it asked for, ``chunk`` what that takes.
-    ``largest``: the largest free chunk that the arena had before the call, ``short_by``: how much it missed; None where
-    there was none, where the arena is a new one, or where that was not looked at (``looked``). ``arena``: 0 for the
-    main one, others by the order in which they were made; ``new``: the call had it made. ``frames``: the call's stack,
-    outermost frame first, None where the log has none."""
+    """A call that made an arena larger."""
 
     call: int
     size: int

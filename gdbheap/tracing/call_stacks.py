@@ -30,8 +30,7 @@ Moment = Union[int, str]
 
 @dataclass(frozen=True)
 class AllocatingStack:
-    """A stack, outermost frame first, ``bytes`` and ``blocks`` of it that were in use, and all that it had allocated by
-    then; of a difference the later less the earlier."""
+    """A stack, and what of it was in use; of a difference the later less the earlier."""
 
     frames: list[StackFrame]
     bytes: int
@@ -53,12 +52,8 @@ class Site:
 
 @dataclass(frozen=True)
 class CallStacks:
-    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, less those after ``since`` where that is not
-    None; ``processes``: how many the log has. ``mean``: every how many bytes a stack was recorded, 1: with each call.
-    ``bytes``, ``blocks``: what the stacks add up to, estimates unless ``mean`` is 1, from ``sampled_blocks`` in use;
-    ``in_use``: bytes that were in use, as asked for, None where that was not counted. ``python``: releases of Python
-    whose frames are in the stacks; ``without``: calls that allocated and have no stack. ``whole``: nothing of the log
-    is missing; ``unread``: a line each for what of the files was not read, so that names are missing."""
+    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, less those after ``since`` where that is
+    not None. Sums are estimates unless ``mean`` is 1."""
 
     path: str
     pid: int

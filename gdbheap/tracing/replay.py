@@ -26,7 +26,7 @@ Progress = Optional[Callable[[int, int], None]]
 
 @dataclass(frozen=True)
 class Gaps:
-    """Free memory that glibc does not give back: holes of at least 1 MiB, and their bytes, after so many calls."""
+    """Free memory that glibc does not give back, after so many calls."""
 
     calls: int
     system: int | None
@@ -37,12 +37,8 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Run:
-    """One setting. ``library``: the file that was preloaded, None for glibc. Bytes: ``peak_rss`` and ``final_rss`` of
-    the allocator's pages, at most and at the end; ``system`` and ``in_use`` at the end as malloc_stats() counts them,
-    None of another allocator than glibc; ``usable`` of the blocks that were left. ``seconds``: processor time of the
-    calls. ``rounds``: how often it was run; the figures are those of the run in the middle by its peak, which was
-    between ``least_peak_rss`` and ``most_peak_rss``. ``peak``, ``end``: where the most was in use, and at the end,
-    None where that was not looked at. ``failure``: why there are no figures."""
+    """One setting. ``system`` and ``in_use`` at the end as malloc_stats() counts them, None of another allocator
+    than glibc. The figures are those of the run in the middle by its peak."""
 
     allocator: str
     library: str | None
@@ -65,7 +61,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Filmed:
-    """Pictures of the heap: in which folder, how many, after every how many calls, and the bytes of a cell."""
+    """Pictures of the heap."""
 
     folder: str
     frames: int
@@ -75,16 +71,7 @@ class Filmed:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The answer of ``gdbheap replay``. ``pid``, ``exe``, ``words``: whose calls they are, ``processes``: how many the
-    log has. ``calls``, ``threads``: how many there are; ``inherited``: how many of the calls its parents made before
-    they forked, 0 where the log does not say; ``peak_call``: after which the most bytes were in use,
-    ``peak_bytes``; ``live_blocks`` and ``live_bytes`` at the end: all as asked for. ``unknown``: calls that were left
-    out, as they free or resize blocks that nobody is known to have allocated; ``failed``: calls that had given
-    nothing; ``lost``: calls that are not in the log; ``mappings``: the program's own that were repeated. ``order``: by
-    what the order of calls was known (``Recorded``). ``filled``: a byte of each page that a request covers was
-    touched. ``fixed``: addresses were the same in each run. ``stopped``: the call after which it was ended. ``whole``:
-    nothing of the log is missing. ``best``: what of ``runs`` takes less memory than the first by more than chance, its
-    number."""
+    """The answer of ``gdbheap replay``."""
 
     path: str
     pid: int

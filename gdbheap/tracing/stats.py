@@ -37,8 +37,7 @@ NANOSECONDS = 10**9
 
 @dataclass(frozen=True)
 class CallCounts:
-    """How many calls of each kind there were. ``all``: of the first five, by which calls are numbered from 1;
-    ``memalign`` is all of its kin, ``realloc`` reallocarray too."""
+    """How many calls of each kind there were. ``all``: of the first five, by which calls are numbered from 1."""
 
     all: int
     malloc: int
@@ -56,7 +55,7 @@ class CallCounts:
 
 @dataclass(frozen=True)
 class InUse:
-    """Blocks, their bytes as they were asked for, and the bytes of them that can be used."""
+    """Blocks in use."""
 
     count: int
     bytes: int
@@ -65,7 +64,7 @@ class InUse:
 
 @dataclass(frozen=True)
 class Moment:
-    """What is in use after a call, 0 before the first; ``seconds`` from the beginning of the log."""
+    """What is in use after a call, 0 before the first."""
 
     count: int
     bytes: int
@@ -76,7 +75,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Requested:
-    """The calls that gave a block, realloc's among them; the bytes that they asked for, and that can be used of it."""
+    """The calls that gave a block, realloc's among them."""
 
     calls: int
     bytes: int
@@ -85,8 +84,8 @@ class Requested:
 
 @dataclass(frozen=True)
 class SizeOfCalls:
-    """Calls that gave at least ``start`` and less than ``end`` bytes, as asked for, and blocks of such sizes that are
-    in use at the end. In JSON ``from`` and ``to``."""
+    """Calls that gave at least ``start`` and less than ``end`` bytes, and blocks of such sizes. In JSON ``from`` and
+    ``to``."""
 
     keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
 
@@ -111,8 +110,7 @@ class Span:
 
 @dataclass(frozen=True)
 class LifetimesOf:
-    """Half of the blocks that were released lived no longer than ``median``, nine tenths no longer than ``p90``; None
-    where none was."""
+    """Quantiles."""
 
     median: float | None
     p90: float | None
@@ -121,9 +119,8 @@ class LifetimesOf:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Of the ``released`` blocks. In calls: those of all threads between the allocation and the release, ``zero`` had
-    none. In seconds: by the times that the log has, ``tick`` seconds apart on average (None with fewer than two).
-    ``error``: the share by which quantiles are too high at most."""
+    """Lives of the blocks that were released. In calls: those of all threads between the allocation and the release,
+    ``zero`` had none. In seconds: by the times that the log has."""
 
     released: int
     zero: int
@@ -136,8 +133,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Cumulated:
-    """Bytes that were asked for and given, all together. ``upper``: each realloc counts whole; ``lower``: it counts for
-    what it adds to a block."""
+    """Bytes that were asked for and given, all together."""
 
     upper: int
     lower: int
@@ -145,7 +141,7 @@ class Cumulated:
 
 @dataclass(frozen=True)
 class Temporary:
-    """Blocks that the next call of the thread that allocated them released, and their bytes."""
+    """Blocks that the next call of the thread that allocated them released."""
 
     count: int
     bytes: int
@@ -153,8 +149,7 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Resized:
-    """What realloc did to blocks that were known: how many it made larger, smaller, and moved; ``copied``: the bytes
-    that it had to copy for that."""
+    """What realloc did to blocks that were known."""
 
     grown: int
     shrunk: int
@@ -164,7 +159,7 @@ class Resized:
 
 @dataclass(frozen=True)
 class Point:
-    """The end of a stretch of calls: what is in use after ``call``, and the ``most`` bytes that were in the stretch."""
+    """The end of a stretch of calls."""
 
     call: int
     seconds: float
@@ -175,7 +170,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curves:
-    """At most 2,048 points each, at equal distances in calls and in seconds; none where there were no calls."""
+    """At most 2,048 points each; none where there were no calls."""
 
     calls: list[Point]
     seconds: list[Point]
@@ -183,13 +178,8 @@ class Curves:
 
 @dataclass(frozen=True)
 class CallStats:
-    """The answer of ``gdbheap stats FILE``: of one process's calls. ``processes``: how many the log has. ``peak``: when
-    the most bytes were in use, for the first time, ``most``: when the most blocks were. ``failed``: calls that gave
-    nothing; ``nothing``: free(NULL); ``unknown``: calls about blocks that nobody is seen to have allocated;
-    ``unseen``: blocks whose release is not in the log, but that something else came in their place; ``lost``: calls
-    that are not in the log. ``allocated``: blocks; those released, unseen and in use at the end are all of them.
-    ``growth``: calls that made an arena larger, None where that was not asked for. ``whole``: nothing of the log is
-    missing."""
+    """The answer of ``gdbheap stats FILE``: of one process's calls. Where a release is not in the log, something
+    else came in the block's place."""
 
     path: str
     pid: int

@@ -46,9 +46,8 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class TracedProcess:
-    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, the most bytes that
-    were in use at once and those at the end, as they were asked for. ``lost``: calls that were not written down.
-    ``python``: the same of Python's own allocator, which are not among them; None where none of its calls were seen."""
+    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, and what was in
+    use."""
 
     pid: int
     exe: str
@@ -62,8 +61,7 @@ class TracedProcess:
 
 @dataclass(frozen=True)
 class TracedPython:
-    """Calls of Python's own allocator. ``unknown``: blocks that were freed or resized and never seen allocated, as by a
-    child of what its parent had; the rest as in TracedProcess."""
+    """Calls of Python's own allocator; a child frees blocks of its parent's that were never seen allocated."""
 
     calls: int
     live_blocks: int
@@ -74,8 +72,7 @@ class TracedPython:
 
 @dataclass(frozen=True)
 class Traced:
-    """The answer of ``gdbheap trace``: the log, its bytes, for how many seconds the command ran, its exit status.
-    ``disk_full``: calls are missing because there was no room for them."""
+    """The answer of ``gdbheap trace``."""
 
     path: str
     size: int

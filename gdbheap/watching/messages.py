@@ -12,8 +12,7 @@ __all__ = ["Event", "Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that is watched: of a control group, of the machine where ``group`` is "". In bytes; ``mark``: where it
-    counts as near. ``ours``: this program's own memory counts there, too."""
+    """A limit that is watched."""
 
     group: str
     bytes: int
@@ -24,15 +23,10 @@ class Limit:
 @dataclass(frozen=True)
 class Event:
     """``event``: "began" (a process is watched from now on), "ended", "killed" (the kernel killed a process of
-    ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its code is still changed),
-    "missed" (a look failed), "left-out" (``pids`` are meant and not watched), "serving" (metrics are to be had at
-    ``url``; ``everybody``: by other machines, too), "acted", "end" (nothing is watched any more). ``time``: seconds
-    since 1970. ``name``: the process's. ``cause``: why it was acted. ``files``: what was written, by its kind;
-    ``errors``: what failed, a line each; ``held``: for how many seconds the process stood still for the look;
-    ``partial``: something is missing in it; ``run``: the status of the command that ran. ``limits``: those that are
-    near when "began". ``acted`` and ``failed``, at the "end": how often, and how often something failed; ``why``:
-    "count", "ended" (all processes), "duration", "asked". ``stack``: of the thread that has no memory, the outermost
-    frame first."""
+    ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its code is still
+    changed), "missed" (a look failed), "left-out" (``pids`` are meant and not watched), "serving" (metrics are to be
+    had at ``url``), "acted", "end" (nothing is watched any more). ``why``: "count", "ended" (all processes),
+    "duration", "asked"."""
 
     event: str
     time: float

@@ -43,9 +43,7 @@ class Reading:
 class Cause:
     """Why to act now. ``kind``: "rss" (above ``bound``), "grows" (by ``bound`` in ``seconds``), "limit" (near it),
     "soon" (at its limit in ``seconds``), "pressure" (full, and waiting for memory), "oom" (the kernel found no
-    memory and looks for a process to kill), "memory-error" (Python raises MemoryError). ``size``: what there was;
-    ``limit``: what there can be, or None. ``group``: the control group that it is about, "" for the machine's
-    memory, None for the process's own."""
+    memory and looks for a process to kill), "memory-error" (Python raises MemoryError)."""
 
     kind: str
     size: int

@@ -19,10 +19,7 @@ from gdbheap.targets.target import Target
 
 @dataclass(frozen=True)
 class ArenaTrim:
-    """One arena. ``whole``: bytes in whole pages that malloc_trim() would release, resident or not; ``predicted``: the
-    resident ones, ``swapped`` those in swap, both None where that is not known. ``chunks``: how many free chunks have
-    whole pages; ``top``: the part of ``predicted`` that is of the top chunk; ``top_kept``: what of the top is resident
-    and stays. ``actual``: by how much the arena's resident memory shrank, None unless it was done."""
+    """One arena."""
 
     index: int
     address: int
@@ -37,10 +34,7 @@ class ArenaTrim:
 
 @dataclass(frozen=True)
 class Trim:
-    """The answer of ``heap trim``: bytes that would be given back, None where residency is not known.
-
-    ``actual``: by how much RssAnon shrank, and what it was ``before`` and ``after``; None unless it was done.
-    ``released``: what malloc_trim() returned."""
+    """The answer of ``heap trim``."""
 
     predicted: int | None
     actual: int | None

@@ -25,9 +25,8 @@ class BlockKind:
     """What a block is, not which one: blocks that are the same thing have equal kinds.
 
     ``role``: "object", "object on a free list", what a buffer is to the object that owns it (such as "items"),
-    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
-    ``type``: the object's, or its owner's; ``library``: whose data points to it, or "threads"; ``look``: which
-    structure, or what the bytes look like."""
+    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or
+    "unknown". ``type``: the object's, or its owner's; ``library``: whose data points to it, or "threads"."""
 
     role: str
     type: str | None = None

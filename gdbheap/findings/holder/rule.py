@@ -67,22 +67,7 @@ class Trait:
 
 @dataclass(frozen=True)
 class MainHolder:
-    """The blocks of one holder.
-
-    ``path``: as source code would write it, or in words. ``what``: the type of the object that it leads to, or of all
-    such that differ in subscripts alone, None where there is no single type; ``count``: how many items the object has,
-    None where it has no length, or how many objects these are; ``shape``: of an array or a table. ``kind``: of
-    shared_out.SharedOut, a root's (graph.roots) or "runtime". ``parts``: the kinds of its blocks, the largest first;
-    ``way``: how it leads to its largest block, in words, and ``largest_block`` where that is. ``bytes`` of its blocks,
-    ``resident`` of these, None where that is not known; ``share``: of RSS, of resident bytes. ``at_least``: not all
-    references could be read, and the bytes are those that this holder alone is proven to have. ``limit``: of an
-    lru_cache its maxsize, -1 where it has none; None for other objects. ``outside``: where the most of memory lies that
-    no allocator handed out, None of blocks. ``retained``: what would be free without the object, or the global, alone,
-    None where that is not known; ``alone``: whether that is most of what it leads to, or not known; ``also``: who else
-    holds the rest, if not; ``together``: what would be free without all of them, None where that is not most or not
-    known; ``names``: other names of the object, as source code would write them, each of which keeps it. ``tasks``: how
-    many tasks lead to most of what it has, or suspended functions of the kind ``task_kind``. ``traits``: what the
-    memory around it says of it."""
+    """The blocks of one holder. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime"."""
 
     bytes: int
     resident: int | None
