@@ -6,7 +6,7 @@
 //! __memory/shared_ptr.h.
 
 use super::kinds::UNKNOWN;
-use super::look::{Look, Place};
+use super::look::{keep, Look, Place};
 use super::rust::candidates::{Candidates as OfRust, Words};
 use super::vtables::Vtables;
 use crate::allocators::block::Block;
@@ -87,12 +87,6 @@ impl Candidates {
     fn have_room(&self) -> bool {
         self.taken + self.of_rust.taken <= TAKEN_ALWAYS.saturating_add(self.looked.saturating_mul(TAKEN_FOR_EACH))
     }
-}
-
-/// Adds a candidate, and the bytes that it takes: twice its own while a vector grows or is put into a map.
-pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
-    *taken += 2 * std::mem::size_of::<T>() as u64;
-    all.push(one);
 }
 
 pub(crate) struct Finder<'a, const SHAPES: bool> {

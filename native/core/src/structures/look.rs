@@ -38,6 +38,12 @@ pub(crate) enum Place {
     Stack,
 }
 
+/// Adds a candidate, and the bytes that it takes: twice its own while a vector grows or is put into a map.
+pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
+    *taken += 2 * std::mem::size_of::<T>() as u64;
+    all.push(one);
+}
+
 pub(crate) struct Look<'a> {
     pub(crate) heaps: Heaps<'a>,
     pub(crate) ids: &'a Ids,

@@ -6,8 +6,7 @@ use crate::allocators::block::Block;
 use crate::by_address::Addresses;
 use crate::bytes::{range_at, word_at};
 use crate::memory::reader::Reader;
-use crate::structures::finding::keep;
-use crate::structures::look::{Look, Place};
+use crate::structures::look::{keep, Look, Place};
 use std::sync::atomic::Ordering;
 
 /// Blocks of more bytes are rows of something, rather than a struct with its fields at fixed places.
