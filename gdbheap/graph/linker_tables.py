@@ -11,7 +11,7 @@ from gdbheap.targets.target import Target
 __all__ = ["mapping_tables"]
 
 # elf/dl-find_object.c (glibc 2.35 and later), struct dlfo_mappings_segment: previous, to_free, size, allocated. It
-# begins at the next multiple of two lines of the cache behind the beginning of its block, to_free.
+# begins at the first multiple of two lines of the cache in its block, to_free: where that begins, in one of eight.
 WORD, HEAD, LINE = 8, 32, 128
 # Words that may lead to one, and lead on to the next.
 MAX_SEGMENTS = 1 << 10
@@ -32,7 +32,7 @@ def mapping_tables(target: Target) -> list[int]:
         seen.add(segment)
         head = _native.words_at(target.space, range(segment, segment + HEAD, WORD))
         previous, block, size, allocated = (word or 0 for word in head)
-        if segment - LINE <= block < segment and size <= allocated != 0:
+        if segment - LINE < block <= segment and size <= allocated != 0:
             found.add(block)
             waiting |= {previous} - seen - {0}
     return sorted(found)
