@@ -1,12 +1,10 @@
-"""Print docs/commands.md, or with --write put it and README.md's table of commands in place, from the declarations that
-the parsers use.
+"""Print docs/commands.md, or with --write put it in place, from the declarations that the parsers use.
 
 Run it with the Python that gdbheap is installed in.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,10 +17,8 @@ from gdbheap.commands.surface.options import Common, Option, options_of
 from gdbheap.commands.surface.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, README = ROOT / "docs" / "commands.md", ROOT / "README.md"
+PAGE = ROOT / "docs" / "commands.md"
 HEAD = "| command | the question it answers |\n| --- | --- |\n"
-README_HEAD = "| command | the question it answers | its own options |\n| --- | --- | --- |\n"
-README_TABLE = re.compile(r"\| command \| the question.*\n(?:\|.*\n)*")
 INTRODUCTION = f"""# Commands
 
 The same words in gdb and in a shell: `heap holes --min=1M` in gdb is `gdbheap holes TARGET --min=1M` in a shell, where
@@ -54,16 +50,6 @@ def rows() -> Iterator[str]:
     """Yield the page's table: name and question."""
     for command in COMMANDS.values():
         yield f"| [`{command.name}`](#{anchor(command)}) | {command.question} |\n"
-
-
-def readme_rows() -> Iterator[str]:
-    """Yield README.md's table: how it is typed, the question, and the command's own options."""
-    for command in COMMANDS.values():
-        needs = command.needs
-        after = command.argument.metavar if command.argument else needs.words if needs.shell_only else needs.in_gdb
-        typed = f"{command.name} {after}".strip()
-        own = ", ".join(f"`{option.spelling}`" for option in command.own_options)
-        yield f"| [`{typed}`](docs/commands.md#{anchor(command)}) | {command.question} | {own} |\n"
 
 
 def anchor(command: AnyCommand) -> str:
@@ -100,17 +86,10 @@ def page() -> str:
     return "".join([INTRODUCTION, *rows(), "\n", *facts(), *options(), *sections])
 
 
-def readme() -> str:
-    """Return README.md with its table of commands as it should be."""
-    before, after = README_TABLE.split(README.read_text(encoding="utf-8"), maxsplit=1)
-    return "".join([before, README_HEAD, *readme_rows(), after])
-
-
 def main() -> None:
-    """Print the page, or write it and the table."""
+    """Print the page, or write it."""
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
-        README.write_text(readme(), encoding="utf-8")
     elif sys.argv[1:]:
         raise SystemExit("usage: command_docs.py [--write]")
     else:

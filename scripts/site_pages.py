@@ -60,6 +60,8 @@ def target_of(path: Path, fragment: str) -> tuple[str, Path | None]:
         known = {command_docs.anchor(command) for command in COMMANDS.values()}
         name = fragment.lstrip("#")
         return (f"commands/{name}.md", None) if name in known else (f"{COMMAND_PAGE}{fragment}", None)
+    if path.parent == SITE / "static":
+        return f"_static/{path.name}", None
     for place, source in sources().items():
         if path == source:
             return f"{place}{fragment}", None

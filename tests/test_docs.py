@@ -63,10 +63,18 @@ def test_commands_page_is_what_the_declarations_say() -> None:
     assert found == script("command_docs").page(), "run scripts/command_docs.py --write"
 
 
-def test_readme_names_every_command() -> None:
-    """README.md's table of commands was written by scripts/command_docs.py after the last change of a command."""
-    found = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert found == script("command_docs").readme(), "run scripts/command_docs.py --write"
+def test_readme_is_short_and_true() -> None:
+    """README.md is a screen and a half; each command line that it shows is one, with options that the command has."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.encode()) <= 6_000
+    lines = re.findall(r"`gdbheap ((?:[^`]| )+)`", text)
+    found = [line.split(", ")[0].split() for line in lines]
+    assert len(found) >= 10
+    for words in found:
+        noun = next((word for word in words if word in COMMANDS), "")
+        own = {option.name for option in COMMANDS[noun].all_options} | {"--children", "--cgroup", "--version"}
+        assert words[0] == noun or words[0] in ("PID", "install") or words[0].startswith("--"), words
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= own, words
 
 
 @pytest.mark.parametrize("page", doc_sessions.pages(), ids=lambda page: page.name)

@@ -81,7 +81,7 @@ def test_a_command(tmp_path: Path) -> None:
     copy.build()
     for script in ("command_docs.py", "json_docs.py", "gdb_help.py"):
         copy.run(f"scripts/{script}", "--write")
-    for page in ("README.md", "docs/commands.md", "docs/json.md", "gdbheap/loader/help.txt"):
+    for page in ("docs/commands.md", "docs/json.md", "gdbheap/loader/help.txt"):
         assert "oldest" in (copy.checkout / page).read_text(encoding="utf-8"), page
     with running(c_program("ended", 1, 3, 5, tmp_path / "table"), tmp_path) as target:
         script = "packaging/script/gdbheap"
