@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.answers import stats
 from gdbheap.answers.arenas import arenas
-from gdbheap.commands.calls.inferior_call import STATS, Calls
+from gdbheap.commands.inferior_calls.inferior_call import STATS, Calls
 from gdbheap.commands.surface.declaration import Call, Command, Shown
 from gdbheap.commands.surface.needs import PROCESS
 from gdbheap.commands.surface.options import Common, under_seccomp
@@ -45,9 +45,7 @@ COMMAND = Command(
     text="""Calls malloc_stats() in the process, after proving that the call cannot hang: no thread is inside malloc,
     no arena is locked, nobody holds stderr's lock. The output is taken from its write() calls, which are not made,
     wherever the process's standard error goes, and the process is left as it was. If the proof fails, the command is
-    refused in one line: try again.
-
-    In a shell the same word analyses recorded calls: gdbheap stats FILE, of a log that gdbheap trace wrote.""",
+    refused in one line: try again.""",
     example="heap stats",
     needs=PROCESS,
     options=Options,

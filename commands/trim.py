@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gdbheap.answers import trim
 from gdbheap.answers.check import find_damage
-from gdbheap.commands.calls.inferior_call import TRIM, Calls
+from gdbheap.commands.inferior_calls.inferior_call import TRIM, Calls
 from gdbheap.commands.surface.declaration import Call, Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, under_seccomp, valued

@@ -19,7 +19,7 @@ import command_docs
 import doc_sessions
 
 from gdbheap.commands.surface.declaration import AnyCommand
-from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -110,13 +110,11 @@ def sessions_of(command: AnyCommand) -> Iterator[str]:
 
 
 def noun_of(command: str) -> str | None:
-    """Return the noun of a command line of the shell's; "" for gdbheap PID, None for what is none of them. Some words
-    mean another command where a log of calls follows."""
+    """Return the noun of a command line of the shell's; "" for gdbheap PID, None for what is none of them."""
     found = WORD.match(command)
     if found is None or (found[1] or "") not in COMMANDS:
         return None
-    about_logs = ABOUT_LOGS.get(found[1] or "")
-    return about_logs if about_logs and ".log" in found[2] else found[1] or ""
+    return found[1] or ""
 
 
 def command_page(command: AnyCommand) -> str:

@@ -30,9 +30,9 @@ from pathlib import Path
 from support.programs import build
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
-from gdbheap.commands.calls.inferior_call import STATS, TRIM, find_libc, prove_safe
-from gdbheap.commands.calls.malloc_stats_call import written_by_stats
-from gdbheap.commands.calls.native_caller import Debugger, NativeCaller, Tracer
+from gdbheap.commands.inferior_calls.inferior_call import STATS, TRIM, find_libc, prove_safe
+from gdbheap.commands.inferior_calls.malloc_stats_call import written_by_stats
+from gdbheap.commands.inferior_calls.native_caller import Debugger, NativeCaller, Tracer
 from gdbheap.errors import GdbheapError
 from gdbheap.heap import Heap
 from gdbheap.targets.process import Process, Registers, stopped

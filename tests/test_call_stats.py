@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from reference import call_log
 from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
-from support.programs import GDBHEAP, PATIENCE, build, c_program, gdbheap, plain_environment, running
+from support.programs import GDBHEAP, PATIENCE, build, gdbheap, plain_environment
 from support.recorded import finished, recorder_environment
 from support.recorded import recorded as resting
 
@@ -28,7 +28,7 @@ POINTS = 2048
 
 def stats(log: Path, *options: str) -> dict[str, Any]:
     """Return the document of a log that is whole."""
-    done = gdbheap("stats", str(log), "--json", *options)
+    done = gdbheap("calls", str(log), "--json", *options)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -265,13 +265,13 @@ def test_a_log_that_was_cut_off(rng: random.Random, tmp_path: Path) -> None:
     (calls,) = processes.values()
     data = log.read_bytes()
     log.write_bytes(data[: rng.randint(len(data) // 2, len(data) - 100)])
-    done = gdbheap("stats", str(log), "--json")
+    done = gdbheap("calls", str(log), "--json")
     answer = json.loads(done.stdout)
     assert done.returncode == 1 and not answer["whole"]
     assert 0 < answer["calls"]["all"] < len(calls)
     asked = sum(call.size for call in calls[: answer["calls"]["all"]] if call.result and call.kind != FREE)
     assert answer["cumulated"]["upper"] == asked
-    assert "was cut off" in gdbheap("stats", str(log)).stdout
+    assert "was cut off" in gdbheap("calls", str(log)).stdout
 
 
 def test_damage_ends_it(rng: random.Random, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_damage_ends_it(rng: random.Random, tmp_path: Path) -> None:
         for _ in range(rng.randint(1, 4)):
             changed[rng.randrange(16, len(data))] = rng.randrange(256)
         log.write_bytes(changed)
-        done = gdbheap("stats", str(log), "--json")
+        done = gdbheap("calls", str(log), "--json")
         assert done.returncode in (0, 1, 2) and "fault of gdbheap" not in done.stderr
         assert done.stderr.count("\n") == (done.returncode == 2), done.stderr
 
@@ -297,7 +297,7 @@ def test_picture(rng: random.Random, tmp_path: Path) -> None:
     shutil.copy(words[0], strange)
     log, _calls = recorded([str(strange), *words[1:]], tmp_path)
     picture = tmp_path / "live.svg"
-    done = gdbheap("stats", str(log), f"--svg={picture}")
+    done = gdbheap("calls", str(log), f"--svg={picture}")
     assert done.returncode == 0 and f"The picture is in {picture}." in done.stdout
     root = ElementTree.parse(picture).getroot()
     space = "{http://www.w3.org/2000/svg}"
@@ -309,7 +309,7 @@ def test_picture(rng: random.Random, tmp_path: Path) -> None:
         assert all(0 <= number <= max(height, 960) for number in numbers)
     told = root.find(f"{space}title")
     assert told is not None and told.text is not None and "a&b" in told.text and "At most" in told.text
-    refused = gdbheap("stats", str(log), "--svg=/nonexistent/a.svg")
+    refused = gdbheap("calls", str(log), "--svg=/nonexistent/a.svg")
     assert refused.returncode == 2 and "cannot be written" in refused.stderr
 
 
@@ -317,7 +317,7 @@ def test_text(rng: random.Random, tmp_path: Path) -> None:
     """Tables add up to what JSON says; --top cuts the sizes and says how many are left."""
     words = [str(build("tallies")), str(rng.getrandbits(30)), "8000"]
     log, _calls = recorded(words, tmp_path)
-    answer, text = stats(log), gdbheap("stats", str(log), "--top=3", "--sort=bytes", "--bytes").stdout
+    answer, text = stats(log), gdbheap("calls", str(log), "--top=3", "--sort=bytes", "--bytes").stdout
     rows = sorted(answer["sizes"], key=lambda row: -row["bytes"])
     assert f"{len(rows) - 3:,} more" in text
     totals = [line.split() for line in text.splitlines() if line.split()[:1] == ["total"]]
@@ -330,26 +330,25 @@ def test_text(rng: random.Random, tmp_path: Path) -> None:
     assert f"{rows[0]['bytes']:,}" in largest
 
 
-def test_one_word_for_two_questions(tmp_path: Path) -> None:
-    """The subject decides: a log is analysed, a process is asked itself, and what is neither is refused."""
+def test_logs_and_processes(tmp_path: Path) -> None:
+    """A log is analysed, anything else is refused in one line, and a log in the place of a process or a core leads to
+    the command that reads it."""
     log, _calls = recorded([str(build("tallies")), "1", "100"], tmp_path)
-    assert stats(log)["command"] == "gdbheap stats"
-    with running(c_program("holes", 1, 10, 100_000, 1, 0, tmp_path / "table"), tmp_path) as target:
-        done = subprocess.run(
-            [str(GDBHEAP), "stats", str(target.pid), "--json"], capture_output=True, text=True, timeout=PATIENCE
-        )
-    assert json.loads(done.stdout)["command"] == "heap stats", done.stderr
+    assert stats(log)["command"] == "gdbheap calls"
     (tmp_path / "other").write_text("gdbheap calls 2\n")
     for words, reason in (
-        ([str(tmp_path / "other")], "other"),
-        ([str(log), str(log)], "unrecognized arguments"),
-        ([str(log), "--process=1"], "no process 1"),
-        ([str(log), "--seccomp"], "--seccomp"),
+        (["calls", str(tmp_path / "other")], "other"),
+        (["calls", str(os.getpid())], "No such file"),
+        (["calls", str(log), str(log)], "unrecognized arguments"),
+        (["calls", str(log), "--process=1"], "no process 1"),
+        (["calls", str(log), "--seccomp"], "--seccomp"),
+        (["stats", str(log)], f"'gdbheap calls {log}'"),
+        (["holes", str(log)], f"'gdbheap calls {log}'"),
     ):
-        refused = gdbheap("stats", *words)
-        assert refused.returncode in (2, 4) and reason in refused.stderr and refused.stderr.count("\n") == 1
-    told = gdbheap("stats", "--help").stdout
-    assert "Usage: gdbheap stats TARGET" in told and "Usage: gdbheap stats FILE" in told
+        refused = gdbheap(*words)
+        assert refused.returncode in (2, 4) and reason in refused.stderr, refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert "Usage: gdbheap calls FILE" in gdbheap("calls", "--help").stdout
 
 
 def test_no_calls(tmp_path: Path) -> None:
@@ -361,7 +360,7 @@ def test_no_calls(tmp_path: Path) -> None:
     log.write_bytes(b"gdbheap calls 1\n" + b"".join(packed))
     answer = stats(log)
     assert answer["calls"]["all"] == 0 and answer["lost"] == 3 and answer["lifetimes"]["calls"]["median"] is None
-    done = gdbheap("stats", str(log), f"--svg={tmp_path / 'a.svg'}")
+    done = gdbheap("calls", str(log), f"--svg={tmp_path / 'a.svg'}")
     assert done.returncode == 0 and "3 calls could not be recorded" in done.stdout
     ElementTree.parse(tmp_path / "a.svg")
 
@@ -391,7 +390,7 @@ def test_growth(rng: random.Random, tmp_path: Path) -> None:
     assert [row["bytes"] for row in some] == [row["bytes"] for row in found]
     looked = sorted(row["bytes"] for row in some if row["looked"])
     assert looked == sorted(row["bytes"] for row in found)[-2:]
-    text = gdbheap("stats", str(log), "--growth=all").stdout
+    text = gdbheap("calls", str(log), "--growth=all").stdout
     assert f"{chunk - largest:,}" in text and f"{len(own):,} calls made an arena larger" in text
 
 
@@ -406,7 +405,7 @@ def test_a_growth_has_the_stack_of_its_call(rng: random.Random, tmp_path: Path) 
     for row in found:
         assert row["looked"] == (row["frames"] is not None)
         assert row["frames"] is None or "main" in [frame["name"] for frame in row["frames"]]
-    assert "called by" in gdbheap("stats", str(log), "--growth=3").stdout
+    assert "called by" in gdbheap("calls", str(log), "--growth=3").stdout
 
 
 def test_growth_of_threads_arenas(rng: random.Random, tmp_path: Path) -> None:

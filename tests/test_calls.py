@@ -19,9 +19,9 @@ from support.gdb_side import batch, compiled, home, needs_gdb, own_lines, runs
 from support.programs import ask, c_program, gdbheap, python_program, running
 
 from gdbheap import _native
-from gdbheap.commands.calls.inferior_call import TRIM, find_libc
-from gdbheap.commands.calls.native_caller import Debugger, NativeCaller
 from gdbheap.commands.gdb.remote_target import unrestorable
+from gdbheap.commands.inferior_calls.inferior_call import TRIM, find_libc
+from gdbheap.commands.inferior_calls.native_caller import Debugger, NativeCaller
 from gdbheap.errors import GdbheapError
 from gdbheap.targets.process import stopped
 from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables

@@ -15,7 +15,7 @@ from support.scripts import ROOT, script
 from gdbheap.commands.shell.completing import complete
 from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.surface.declaration import AnyCommand
-from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS
 
 FOLDER = ROOT / "packaging" / "completion"
 MANUAL = script("manual")
@@ -34,9 +34,7 @@ def words() -> dict[str, list[AnyCommand]]:
     found: dict[str, list[AnyCommand]] = {"heap": [COMMANDS[""]]}
     for noun, command in COMMANDS.items():
         if noun:
-            found.setdefault(next((typed for typed, meant in ABOUT_LOGS.items() if meant == noun), noun), []).append(
-                command
-            )
+            found[noun] = [command]
     return found
 
 

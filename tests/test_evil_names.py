@@ -89,7 +89,7 @@ LINES = {
     "trace": ("-o {new}.log -- {program} x exit",),
     "replay": ("{log}",),
     "stacks": ("{log}", "{log} --format=folded", "{log} --format=svg", "{log} --format=speedscope"),
-    "stats FILE": ("{log}",),
+    "calls": ("{log}",),
     "export": ("{pid} -o {new} --format=csv --tables=types,mappings,threads", "{pid} -o {new}.heapsnapshot"
                " --format=heapsnapshot"),
     "sql": ("{pid} 'from types' --csv --top=all", "{pid} 'select * from threads'", "{pid} 'from findings'"),

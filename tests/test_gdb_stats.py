@@ -198,7 +198,7 @@ LOOK = """python
 import gdb
 import gdbheap.commands.gdb.registration as register
 from gdbheap.allocators.glibc.mutation import malloc_range
-from gdbheap.commands.calls.inferior_call import find_libc
+from gdbheap.commands.inferior_calls.inferior_call import find_libc
 start, end = malloc_range(find_libc(register._heap(register._place()).target).loaded)
 for name in {names!r}:
     try:

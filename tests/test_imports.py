@@ -23,12 +23,12 @@ KNOWS_GDB = ("commands.gdb.", "loader.start")
 # Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
 # a part of its own: it imports them, and they know nothing of it.
 WITHIN = {
-    "calls": {"calls"},
-    "surface": {"surface", "calls"},
-    "command": {"surface", "calls"},
+    "inferior_calls": {"inferior_calls"},
+    "surface": {"surface", "inferior_calls"},
+    "command": {"surface", "inferior_calls"},
     "list": {"command", "surface"},
-    "gdb": {"gdb", "list", "surface", "calls"},
-    "shell": {"shell", "list", "surface", "calls"},
+    "gdb": {"gdb", "list", "surface", "inferior_calls"},
+    "shell": {"shell", "list", "surface", "inferior_calls"},
 }
 
 

@@ -39,7 +39,7 @@ from support.programs import (
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.answers.why import why
-from gdbheap.commands.calls.inferior_call import Calls
+from gdbheap.commands.inferior_calls.inferior_call import Calls
 from gdbheap.commands.surface.options import Common, Filed, Pictured
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS

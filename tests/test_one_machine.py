@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[object]] = {
     # Bits and bytes.
     "contents.python.text.disclosure": {"// 8"},
     # Code and registers of x86-64 itself.
-    "commands.calls.native_caller": {1 << 63, "* 8"},
+    "commands.inferior_calls.native_caller": {1 << 63, "* 8"},
 }
 OPERATORS = {ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%"}
 

@@ -147,7 +147,7 @@ def test_calls(rng: random.Random, tmp_path: Path) -> None:
     done = gdbheap("trace", "-o", str(log), "--stacks=all", "--", *program)
     assert done.returncode == 0, done.stderr
     assert reported(path, str(log))["about"] == "calls"
-    page, stats, stacks = page_of(path), ask("stats", str(log), "--top=all"), ask("stacks", str(log), "--top=all")
+    page, stats, stacks = page_of(path), ask("calls", str(log), "--top=all"), ask("stacks", str(log), "--top=all")
     calls = {row["kind"]: row["calls"] for row in page.tables["kinds-table"].rows}
     assert calls == {kind: count for kind, count in stats["calls"].items() if count and kind != "all"}
     assert sum(calls.values()) == stats["calls"]["all"]

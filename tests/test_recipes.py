@@ -23,7 +23,7 @@ BLOCK = re.compile(r"^   ```python\n(.*?)^   ```$", re.MULTILINE | re.DOTALL)
 LIST, CONTENTS = "commands/surface/registry.py", "gdbheap/contents/finding.py"
 FIRST_OF_CONTENTS = "(PythonContent, "
 LAST_IMPORT = "from gdbheap.contents.python.content import PythonContent\n"
-FIRST_OF_LIST = '    "arenas": "arenas",\n'
+FIRST_OF_LIST = '        "arenas": "arenas",\n'
 
 
 def steps(title: str) -> list[tuple[str, str]]:
@@ -77,7 +77,7 @@ def test_a_command(tmp_path: Path) -> None:
     registry = copy.checkout / LIST
     text = registry.read_text(encoding="utf-8")
     assert FIRST_OF_LIST in text
-    registry.write_text(text.replace(FIRST_OF_LIST, f"{FIRST_OF_LIST}    {files[-1][1]}"), encoding="utf-8")
+    registry.write_text(text.replace(FIRST_OF_LIST, f"{FIRST_OF_LIST}        {files[-1][1]}"), encoding="utf-8")
     copy.build()
     for script in ("command_docs.py", "json_docs.py", "gdb_help.py"):
         copy.run(f"scripts/{script}", "--write")

@@ -49,16 +49,16 @@ def test_every_command_has_its_page(staged: Path) -> None:
 def test_commands_show_their_sessions(staged: Path) -> None:
     """What other pages show of a command is on its page, whole or cut, and shows that and no other command. Two show
     nothing: PostgreSQL is not everywhere, and a service at rest calls nobody."""
-    for noun in COMMANDS.keys() - {"contexts", "catch", "shell", "stats FILE"}:
+    for noun in COMMANDS.keys() - {"contexts", "catch", "shell", "calls"}:
         text = (staged / "commands" / f"{command_docs.anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
         typed = re.findall(r"^```text\n\$ (.*)$", text, re.MULTILINE)
         assert typed and all(f"{line} ".startswith(f"gdbheap {noun}".strip() + " ") for line in typed), (noun, typed)
     nouns = {
         "gdbheap 1234": "", "gdbheap why 1 0x2": "why", "gdbheap x 1": None, "ls": None, "gdbheap stats 1": "stats",
-        "gdbheap stats calls.log": "stats FILE", r"printf 'pins\n' | gdbheap shell 1": "shell",
+        "gdbheap calls calls.log": "calls", r"printf 'pins\n' | gdbheap shell 1": "shell",
     }  # fmt: skip
     assert {line: site_pages.noun_of(line) for line in nouns} == nouns
-    for noun in ("shell", "stats FILE"):
+    for noun in ("shell", "calls"):
         text = (staged / "commands" / f"{command_docs.anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
         assert "\n## How it looks\n" in text
 
@@ -83,6 +83,9 @@ def test_every_link_leads_somewhere(staged: Path) -> None:
             if link.startswith(site_pages.FILE):
                 there = staged / "_extra" / os.path.relpath((path.parent / target).resolve(), staged.resolve())
                 dead += [] if there.is_file() else [(path.name, link)]
+                continue
+            if target.startswith("_static/"):
+                dead += [] if (path.parent / target).is_file() else [(path.name, link)]
                 continue
             found = pages.get((path.parent / target).resolve() if target else path)
             dead += [(path.name, link)] if found is None or (place and place not in places(found)) else []

@@ -18,8 +18,8 @@ from support.gdb_side import runs
 from support.programs import Running, ask, c_program, gdbheap, running
 
 from gdbheap._native import Stop
-from gdbheap.commands.calls.inferior_call import TRIM, find_libc
-from gdbheap.commands.calls.native_caller import NativeCaller
+from gdbheap.commands.inferior_calls.inferior_call import TRIM, find_libc
+from gdbheap.commands.inferior_calls.native_caller import NativeCaller
 from gdbheap.errors import CallEnded, GdbheapError
 from gdbheap.targets.process import Process, stopped
 

@@ -65,7 +65,7 @@ def line_of(kind: str, target: Running, out: Path) -> list[str]:
         "parts": ["export", pid, "-o", str(out / "parts"), "--format=csv", "--partition=host=a,pid"],
         "record": ["record", pid, f"-o{out}/b.csv", "--every=10ms", "--duration=30ms", "--snapshot-every=10ms"],
         "trace": ["trace", "-o", str(out / "calls.log"), "--stacks=all", "--", "/bin/ls", "/"],
-        "stats": ["stats", log, f"--svg={out}/stats.svg"],
+        "calls": ["calls", log, f"--svg={out}/calls.svg"],
         "stacks": ["stacks", log, f"--svg={out}/stacks.svg"],
         "film": ["replay", log, f"--frames={out}/film", "--every=20"],
         "watch": ["watch", pid, "--rss=1K", "--heap", f"--output={out}", *core],

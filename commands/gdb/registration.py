@@ -17,9 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import gdb
 
-from gdbheap.commands.calls.inferior_call import Calls, Purpose
-from gdbheap.commands.calls.local_calls import LocalCalls
-from gdbheap.commands.calls.native_caller import Debugger
 from gdbheap.commands.gdb import functions, window
 from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
@@ -28,6 +25,9 @@ from gdbheap.commands.gdb.help import ATTACH, OFFERED, attach_help
 from gdbheap.commands.gdb.inferior import CORE, LIVE, Place, build, core_place, place, reread
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
+from gdbheap.commands.inferior_calls.inferior_call import Calls, Purpose
+from gdbheap.commands.inferior_calls.local_calls import LocalCalls
+from gdbheap.commands.inferior_calls.native_caller import Debugger
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
 from gdbheap.commands.surface.help import help_text

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import gdb
 
-from gdbheap.commands.calls.inferior_call import (
+from gdbheap.commands.gdb.inferior import Place, build, selection_kept
+from gdbheap.commands.gdb.remote_target import RemoteProcess
+from gdbheap.commands.inferior_calls.inferior_call import (
     STATS,
     Libc,
     Purpose,
@@ -20,9 +22,7 @@ from gdbheap.commands.calls.inferior_call import (
     mutexes,
     prove_safe,
 )
-from gdbheap.commands.calls.malloc_stats_call import malloc_stats, prove_stream
-from gdbheap.commands.gdb.inferior import Place, build, selection_kept
-from gdbheap.commands.gdb.remote_target import RemoteProcess
+from gdbheap.commands.inferior_calls.malloc_stats_call import malloc_stats, prove_stream
 from gdbheap.errors import GdbheapError, one_line
 
 if TYPE_CHECKING:

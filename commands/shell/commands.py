@@ -12,7 +12,7 @@ from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help
-from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.registry import COMMANDS, GROUPS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.environment import given
 from gdbheap.errors import UsageError
@@ -83,37 +83,24 @@ def _takes_value(word: str) -> bool:
 
 
 def _help(noun: str) -> str:
-    """Of both commands, where two share a word."""
     from gdbheap.commands.surface.help import help_text
 
-    commands = [COMMANDS[found] for found in (noun, ABOUT_LOGS.get(noun)) if found is not None]
-    pages = [help_text(command, command.shell_name, command.needs, extra_options(command)) for command in commands]
-    return "\n\n".join(pages)
+    command = COMMANDS[noun]
+    return help_text(command, command.shell_name, command.needs, extra_options(command))
 
 
 def _overview() -> str:
     """``gdbheap --help``: what there is, then the help of the command without a noun."""
-    lines = [f"  {'':<12} {COMMANDS[HEAP_NOUN].question}"]
-    lines += [f"  {noun:<12} {command.question}" for noun, command in COMMANDS.items() if noun]
+    lines: list[str] = []
+    for title, nouns in GROUPS.items():
+        questions = {noun or "PID": COMMANDS[noun].question for noun in nouns}
+        lines += [f"{title}:", *(f"  {noun:<12} {what}" for noun, what in {**questions, **OWN.get(title, {})}.items())]
     return "\n".join([
-        "Where a process's memory went, down to the last page, and what to do about it.",
-        "",
-        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]",
-        "       gdbheap PID PID… | PID --children | --name=REGEX | --cgroup=PATH",
-        "       gdbheap install [--remove]",
-        "       gdbheap schema [NOUN]",
-        "       gdbheap --version | --gdb-script | --help",
-        "",
-        "TARGET is a process id or the path of a core. NOUN is one of these, or left out (or heap):",
-        "",
+        "gdbheap says where a process's memory went, down to the last page, and what to do about it.",
+        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]; of several: PID PID…, --children, --name, --cgroup",
+        "TARGET is a process id or the path of a core. NOUN is one of these, or left out:",
         *lines,
-        "",
-        "'gdbheap NOUN --help' tells more of one. 'gdbheap install' has gdb know the same commands in any",
-        "folder: gdb -p PID -ex heap. 'gdbheap --gdb-script' prints the path of the script that loads them",
-        "without an installation: gdb -p PID -x \"$(gdbheap --gdb-script)\" -ex heap.",
-        "",
-        "Exit status: 0 answered, 1 answered but damaged or partial, 2 wrong usage, 3 not permitted,",
-        "4 no such process or not a core, 5 not supported.",
+        "Exit status: 0 answered, 1 damaged or partial, 2 wrong usage, 3 not permitted, 4 no target, 5 not supported",
     ])  # fmt: skip
 
 
@@ -149,9 +136,16 @@ def _schema(words: list[str]) -> str:
 
     from gdbheap.report.formats.schema import schema_of
 
-    found = [COMMANDS[each] for noun in nouns for each in (noun, ABOUT_LOGS.get(noun)) if each is not None]
+    found = [COMMANDS[noun] for noun in nouns]
     return dumps(schema_of({command.name: command.answer for command in found}), indent=1)
 
 
-# What the shell does itself, without a question about memory.
+# What the shell does itself, without a question about memory; what else help lists in a group.
 VERBS = {"install": _install, "schema": _schema}
+OWN = {
+    "Start here": {
+        "install": "Have gdb know these commands: gdb -p PID -ex heap (--remove: no longer)",
+        "help": "What a command does and shows: help NOUN, NOUN --help (also --version, --gdb-script)",
+    },
+    "Data and scripts": {"schema": "What each key of --json means: schema [NOUN]"},
+}

@@ -12,7 +12,7 @@ from gdbheap.commands.shell.commands import VERBS
 from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.surface.declaration import GDB
 from gdbheap.commands.surface.options import Option
-from gdbheap.commands.surface.registry import ABOUT_LOGS, COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.text import printable
 
 __all__ = ["complete"]
@@ -33,19 +33,13 @@ def complete(words: Sequence[str]) -> str:
 
 def _nouns(before: Sequence[str]) -> Iterator[tuple[str, str]]:
     if not before:
-        yield from ((noun, "") for noun in dict.fromkeys([GDB, *map(_typed, filter(None, COMMANDS)), *VERBS]))
-
-
-def _typed(noun: str) -> str:
-    """The word that is typed for a noun: two commands may share one."""
-    return next((word for word, meant in ABOUT_LOGS.items() if meant == noun), noun)
+        yield from ((noun, "") for noun in dict.fromkeys([GDB, *filter(None, COMMANDS), *VERBS]))
 
 
 def _options(before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
     name, given, value = last.partition("=")
-    meant = [COMMANDS[noun] for noun in COMMANDS if noun and _typed(noun) in before[:1]] or [COMMANDS[HEAP_NOUN]]
-    # Commands that share a word may each have values of their own.
-    found = [option for command in meant for option in (*command.all_options, *extra_options(command))]
+    command = COMMANDS[next((word for word in before[:1] if word in COMMANDS), HEAP_NOUN)]
+    found = [*command.all_options, *extra_options(command)]
     if given:
         for option in (option for option in found if option.name == name):
             start = value[: value.rfind(",") + 1] if option.takes_several else ""

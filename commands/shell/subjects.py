@@ -46,7 +46,7 @@ from gdbheap.commands.surface.options import (
 )
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import ABOUT_LOGS, ABOUT_SEVERAL, COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.registry import ABOUT_SEVERAL, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import (
     Result,
     TargetInfo,
@@ -62,7 +62,7 @@ from gdbheap.report.text.numbers import is_name, parse_address
 from gdbheap.targets.typed_target import parse_target
 
 if TYPE_CHECKING:
-    from gdbheap.commands.calls.local_calls import LocalCalls
+    from gdbheap.commands.inferior_calls.local_calls import LocalCalls
     from gdbheap.export.gathered import Gathered
     from gdbheap.export.source import Source
     from gdbheap.heap import Heap
@@ -76,16 +76,9 @@ START = "--"
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
-    """The command of a noun; of two that share a word, that whose subject is among the words that follow it."""
+    """The command of a noun, or of none and the words that follow it."""
     if noun == HEAP_NOUN and _means_several(words):
         return COMMANDS[ABOUT_SEVERAL]
-    about_logs = ABOUT_LOGS.get(noun)
-    if about_logs is not None:
-        # Imported here: a command's start is mostly imports.
-        from gdbheap.tracing.log import is_call_log
-
-        if any(is_call_log(os.path.expanduser(word)) for word in words):
-            return COMMANDS[about_logs]
     return COMMANDS[noun]
 
 
@@ -511,7 +504,12 @@ def _refuse_call(line: Line, target: Subject) -> None:
     """Raise UsageError where a core or a copy would have to be asked itself."""
     call = line.command.call_for(line.options)
     if isinstance(target, (str, Stored)) and line.command.needs is PROCESS:
-        raise line.error(f"{name_of(target)} is no process: only a live one can be asked itself")
+        name = name_of(target)
+        # Imported here: a command's start is mostly imports.
+        from gdbheap.tracing.log import is_call_log
+
+        then = f"; 'gdbheap calls {name}' says what its calls add up to" if is_call_log(name) else ""
+        raise line.error(f"{name} is no process: only a live one can be asked itself{then}")
     if isinstance(target, (str, Stored)) and call is not None:
         raise line.error(call.on_core)
     if line.extra.clone and call is not None:
@@ -534,6 +532,8 @@ def _calls(line: Line, heap: Heap) -> LocalCalls | None:
     target = heap.target
     if line.command.call is None or not isinstance(target, Process) or target.tracer is None:
         return None
-    from gdbheap.commands.calls.local_calls import LocalCalls  # Few commands call: the others start faster without.
+    from gdbheap.commands.inferior_calls.local_calls import (
+        LocalCalls,  # Few commands call: the others start faster without.
+    )
 
     return LocalCalls(target, target.tracer)

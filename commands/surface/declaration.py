@@ -24,7 +24,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
-    from gdbheap.commands.calls.inferior_call import Calls, Purpose
+    from gdbheap.commands.inferior_calls.inferior_call import Calls, Purpose
     from gdbheap.heap import Heap
     from gdbheap.targets.target import Damage
 

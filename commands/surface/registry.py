@@ -11,68 +11,87 @@ from typing import cast
 
 from gdbheap.commands.surface.declaration import AnyCommand
 
-__all__ = ["ABOUT_LOGS", "ABOUT_SEVERAL", "COMMANDS", "HEAP_NOUN", "SHELL_ONLY"]
+__all__ = ["ABOUT_SEVERAL", "COMMANDS", "GROUPS", "HEAP_NOUN", "SHELL_ONLY"]
 
 HEAP_NOUN = ""
 """The noun of the command that is called without one."""
 
-_MODULES = {
-    HEAP_NOUN: "heap",
-    "arenas": "arenas",
-    "stats": "stats",
-    "holes": "holes",
-    "pins": "pins",
-    "sizes": "sizes",
-    "chunks": "chunks",
-    "pools": "pools",
-    "pyobjects": "pyobjects",
-    "contexts": "contexts",
-    "trim": "trim",
-    "map": "heap_map",
-    "at": "at",
-    "refs": "refs",
-    "why": "why",
-    "retained": "retained",
-    "unreachable": "unreachable",
-    "owners": "owners",
-    "threads": "threads",
-    "tasks": "tasks",
-    "duplicates": "duplicates",
-    "snapshot": "snapshot",
-    "diff": "diff",
-    "report": "report",
-    "growth": "growth",
-    "catch": "catch",
-    "record": "record",
-    "plot": "plot",
-    "top": "top",
-    "ps": "ps",
-    "processes": "processes",
-    "watch": "watch",
-    "trace": "trace",
-    "replay": "replay",
-    "stacks": "call_stacks",
-    "stats FILE": "call_stats",
-    "export": "export",
-    "sql": "sql",
-    "shell": "session",
-    "doctor": "doctor",
-    "check": "check",
-    "check-advice": "check_advice",
-    "info": "info",
+_GROUPS = {
+    "Start here": {
+        HEAP_NOUN: "heap",
+        "ps": "ps",
+        "owners": "owners",
+        "report": "report",
+        "doctor": "doctor",
+    },
+    "Freed but kept": {
+        "holes": "holes",
+        "pins": "pins",
+        "trim": "trim",
+        "map": "heap_map",
+        "arenas": "arenas",
+        "stats": "stats",
+        "sizes": "sizes",
+        "chunks": "chunks",
+        "pools": "pools",
+    },
+    "In use": {
+        "pyobjects": "pyobjects",
+        "owners": "owners",
+        "retained": "retained",
+        "why": "why",
+        "refs": "refs",
+        "at": "at",
+        "unreachable": "unreachable",
+        "duplicates": "duplicates",
+        "threads": "threads",
+        "tasks": "tasks",
+        "contexts": "contexts",
+    },
+    "Over time": {
+        "snapshot": "snapshot",
+        "diff": "diff",
+        "growth": "growth",
+        "catch": "catch",
+        "record": "record",
+        "plot": "plot",
+        "top": "top",
+        "watch": "watch",
+    },
+    "Every call": {
+        "trace": "trace",
+        "calls": "calls",
+        "stacks": "call_stacks",
+        "replay": "replay",
+    },
+    "Many processes": {
+        "ps": "ps",
+        "processes": "processes",
+    },
+    "Data and scripts": {
+        "export": "export",
+        "sql": "sql",
+        "shell": "session",
+    },
+    "Checks": {
+        "check": "check",
+        "check-advice": "check_advice",
+        "info": "info",
+    },
 }
+_MODULES = {noun: module for group in _GROUPS.values() for noun, module in group.items()}
+
+GROUPS = {title: [*nouns] for title, nouns in _GROUPS.items()}
+"""The nouns by what they are about, as help lists them."""
 
 SHELL_ONLY = frozenset({
-    "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "stats FILE",
+    "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "calls",
     "shell", "export", "sql",
 })  # fmt: skip
 """The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
 
 ABOUT_SEVERAL = "processes"
 """The noun of the command that is meant where several processes are named without one."""
-
-ABOUT_LOGS = {"stats": "stats FILE"}
-"""By the word that is typed: the noun of the command that is meant where a log of calls is named."""
 
 
 class _Commands(MutableMapping[str, AnyCommand]):

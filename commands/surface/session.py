@@ -17,7 +17,7 @@ from gdbheap.report.words.check import named
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
-    from gdbheap.commands.calls.inferior_call import Calls
+    from gdbheap.commands.inferior_calls.inferior_call import Calls
     from gdbheap.heap import Heap
     from gdbheap.snapshots.snapshot import Look
     from gdbheap.targets.following import LocalProcess

@@ -50,6 +50,8 @@ NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
 NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
 DAMAGE_LIMIT = 100
+# How a log of gdbheap trace begins, whatever its version.
+LOG = b"gdbheap calls "
 ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
 
 
@@ -380,7 +382,7 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
         raise NoTarget(f"{name} is empty, not a core: was the disk full, or ulimit -c small, when it was written?")
     header = image.parse_header(start)
     if header is None:
-        raise NoTarget(f"{name} is not a core: {_instead(start)}")
+        raise NoTarget(f"{name} is not a core: {_instead(start, name)}")
     if header.type != image.TYPE_CORE:
         kind = ELF_TYPES.get(header.type, f"an ELF file of type {header.type}")
         raise NoTarget(f"{name} is {kind}, not a core: give the id of a process or a core")
@@ -391,7 +393,9 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
     return header, machine
 
 
-def _instead(start: bytes) -> str:
+def _instead(start: bytes, name: str) -> str:
+    if start.startswith(LOG):
+        return f"'gdbheap calls {name}' says what its calls add up to"
     if start.startswith(image.MAGIC):
         return "its ELF header is cut short"
     return "give the id of a process or an ELF core"

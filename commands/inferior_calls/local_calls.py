@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.commands.calls.inferior_call import FREE_MUTEX, STATS, Libc, Purpose, find_libc, mutexes, prove_safe
-from gdbheap.commands.calls.malloc_stats_call import written_by_stats
-from gdbheap.commands.calls.native_caller import NativeCaller, Tracer, errno_of
+from gdbheap.commands.inferior_calls.inferior_call import (
+    FREE_MUTEX,
+    STATS,
+    Libc,
+    Purpose,
+    find_libc,
+    mutexes,
+    prove_safe,
+)
+from gdbheap.commands.inferior_calls.malloc_stats_call import written_by_stats
+from gdbheap.commands.inferior_calls.native_caller import NativeCaller, Tracer, errno_of
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap

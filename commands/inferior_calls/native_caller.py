@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
-from gdbheap.commands.calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
+from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.targets.stack_mappings import find_stacks
 from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables

@@ -12,8 +12,16 @@ import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 
-from gdbheap.commands.calls.inferior_call import FREE_MUTEX, Bytes, Caller, Libc, Writer, bytes_kept, errno_kept
-from gdbheap.commands.calls.native_caller import NativeCaller, errno_of
+from gdbheap.commands.inferior_calls.inferior_call import (
+    FREE_MUTEX,
+    Bytes,
+    Caller,
+    Libc,
+    Writer,
+    bytes_kept,
+    errno_kept,
+)
+from gdbheap.commands.inferior_calls.native_caller import NativeCaller, errno_of
 from gdbheap.targets.target import AT_ENTRY
 
 __all__ = ["malloc_stats", "prove_stream", "written_by_stats"]

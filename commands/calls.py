@@ -1,4 +1,4 @@
-"""``gdbheap stats FILE``: what the calls of a log add up to."""
+"""``gdbheap calls FILE``: what the calls of a log add up to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Writing):
-    """The options of gdbheap stats FILE."""
+    """The options of gdbheap calls."""
 
     process: int | None = process_of_log()
     svg: str | None = valued(
@@ -64,10 +64,10 @@ def _render(shown: Shown[CallStats, Options]) -> str:
 
 
 COMMAND = Command(
-    noun="stats",
-    question="What do recorded calls add up to? In use over time, sizes, lifetimes (a log of gdbheap trace)",
-    text="""Where the word after stats is a log that gdbheap trace wrote, its calls are analysed: those of one process,
-    in their order. Bytes are those that were asked for, usable ones those that malloc_usable_size() gives.
+    noun="calls",
+    question="What do recorded calls add up to? In use over time, sizes, lifetimes",
+    text="""FILE is a log that gdbheap trace wrote. The calls of one process are analysed, in their order. Bytes are
+    those that were asked for, usable ones those that malloc_usable_size() gives.
 
     Cumulated bytes: the upper bound counts the size of each call that gave a block; the lower bound counts a realloc
     for what it adds to its block. A lifetime is the number of calls, of all threads, between the call that gave a
@@ -84,7 +84,7 @@ COMMAND = Command(
     --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to
     become larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The
     main arena is larger where the break rises, another one where a heap of it is larger than it ever was.""",
-    example="gdbheap stats --svg=live.svg",
+    example="gdbheap calls --svg=live.svg",
     needs=LOG,
     options=Options,
     answer=_answer,
