@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 from images.heap import Image
@@ -27,8 +29,10 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.finding import KINDS
+from gdbheap.allocators.line_ids import UNEXPLAINED, PartId
 from gdbheap.answers import at, heap_map, holes, pins
 from gdbheap.answers.accounting.describing import describe_blocks
+from gdbheap.answers.accounting.partition import OTHERS
 from gdbheap.answers.check import check
 from gdbheap.first_page import ledger
 from gdbheap.heap import Heap
@@ -42,6 +46,7 @@ from gdbheap.targets.core import Core
 from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import Damage
 
+ROOT = Path(__file__).resolve().parent.parent
 START, SIZE, BLOCK = 0x6A0000000000, 0x40000, 0x1000
 PRESENT = 1
 FIRST, LAST = (START + 64, BLOCK), (START + SIZE - BLOCK, BLOCK)
@@ -211,3 +216,30 @@ def test_what_is_no_other_memory(heap: Heap) -> None:
     """No other memory is where it is: neither unowned, nor a place to look for mmapped chunks."""
     assert all(not start <= START < end for start, end in heap.unowned_ranges() + heap.unwalked_ranges())
     assert (START, START + SIZE) in heap.taken()
+
+
+class Misspelt(TwoBlocks):
+    """Its blocks count for a line that it does not have."""
+
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+        """The first block."""
+        sweep.add(start, START + SIZE, number("twin.usd"))
+        return START + SIZE
+
+
+def test_a_line_that_nobody_has(heap: Heap) -> None:
+    """What counts for a line that is not declared is an error, and no bytes that are silently unexplained."""
+    with pytest.raises(KeyError, match=r"twin\.usd"):
+        ledger.ledger(Heap(heap.target, kinds=(*KINDS, Misspelt)))
+
+
+def test_parts_and_lines() -> None:
+    """The parts that allocators have lines for are those of the native half, and the lines are declared."""
+    text = (ROOT / "native/core/src/allocators/part.rs").read_text(encoding="utf-8")
+    listed = re.findall(r'"([a-z ]+)"', text[text.index("pub const PARTS") :].partition("];")[0])
+    assert list(get_args(PartId)) == listed
+    for kind in KINDS:
+        parts = getattr(kind, "parts", {})
+        lines = {line.id for line in kind.lines} | set(OTHERS) | {UNEXPLAINED}
+        assert set(parts) <= set(listed) and set(parts.values()) <= lines, kind.name
+        assert {line.parent for line in kind.lines} <= lines | {kind.name}, kind.name

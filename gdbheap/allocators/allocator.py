@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeVar
 from weakref import proxy
 
 from gdbheap import _native
+from gdbheap.allocators.line_ids import LineId, PartId
 from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.layout.facts import Facts
 from gdbheap.targets.elf import LoadedObject
@@ -49,8 +50,8 @@ class LedgerLine:
 
     ``detail``: it is shown only where more was asked for."""
 
-    id: str
-    parent: str
+    id: LineId
+    parent: LineId
     title: str
     state: State | None
     detail: bool = False
@@ -62,7 +63,7 @@ class Piece:
 
     start: int
     end: int
-    owner: str | None
+    owner: LineId | None
 
 
 @dataclass(frozen=True)
@@ -254,7 +255,7 @@ class Allocator(ABC):
     has none; ``why_holes_stay``: a sentence; ``groups``: what one and several of its pins are; ``emptied``: what
     becomes of such a group without its blocks."""
 
-    name: ClassVar[str]
+    name: ClassVar[LineId]
     title: ClassVar[str]
     replaces: ClassVar[type[Allocator] | None] = None
     walks: ClassVar[str | None] = None
@@ -321,7 +322,7 @@ class Allocator(ABC):
         """Its address space, each part once."""
 
     @abstractmethod
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
         """Adds the blocks of the piece without an owner that begins at ``start``; returns where it ends. ``number``
         tells the owner's number by the id of its line."""
 
@@ -453,16 +454,16 @@ class StoreAllocator(Allocator):
     """An allocator all of whose blocks lie in groups of equal ones in a native store. ``parts``: the lines of the
     ledger by the native names of the parts of its pieces."""
 
-    parts: ClassVar[dict[str, str]]
+    parts: ClassVar[dict[PartId, LineId]]
 
     @property
     @abstractmethod
     def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng:
         """Its blocks."""
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
         """The parts of the piece."""
-        owners = {part: number(line) for part, line in self.parts.items()}
+        owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def used_sizes(self) -> list[tuple[int, int]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import LedgerLine, ListingAllocator, SizeClassUse, State, StoreAllocator
+from gdbheap.allocators.line_ids import LineId, PartId, line_below
 
 NOT_ITS_OWN = "unexplained"
 
@@ -47,19 +48,19 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return [self.owner(index) for index in range(len(self.roots))] if len(self.roots) > 1 else []
 
     @property
-    def _used(self) -> str:
-        return f"{self.name}.used"
+    def _used(self) -> LineId:
+        return line_below(self.name, "used")
 
-    def line_of(self, line: str, root: int) -> str:
+    def line_of(self, line: LineId, root: int) -> LineId:
         """The id of the line in which the bytes of one count that are of a line."""
         is_apart = line == self._used or (len(self.roots) > 1 and line != NOT_ITS_OWN)
-        return f"{line}.{root}" if is_apart else line
+        return line_below(line, root) if is_apart else line
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
         """The parts of a piece, in the lines of the one whose it is."""
         root = self.root_of_piece(start)
-        lines = {**self.parts, "used": self._used}
-        owners = {part: number(self.line_of(line, root)) for part, line in lines.items()}
+        lines: dict[PartId, LineId] = {**self.parts, "used": self._used}
+        owners: dict[str, int] = {part: number(self.line_of(line, root)) for part, line in lines.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def all_lines(self) -> Iterator[LedgerLine]:

@@ -203,7 +203,7 @@ def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) 
 
 def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, Asked]]:
     """What to ask of which allocator that stands in for malloc."""
-    by_name = {found.name: found for found in heap.standing_in}
+    by_name: dict[str, Allocator] = {found.name: found for found in heap.standing_in}
     arenas: list[tuple[Allocator, tuple[int, int] | None]] = [(found, None) for found in by_name.values()]
     if selection.arena is not None:
         arenas = [(by_name[row.allocator], (row.root, row.index)) for row in _arenas(heap, selection.arena)]
@@ -287,7 +287,7 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
 
 def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
     """Where free blocks of other allocators wait, by their addresses."""
-    known = {allocator.name: allocator for allocator in heap.standing_in}
+    known: dict[str, Allocator] = {allocator.name: allocator for allocator in heap.standing_in}
     free = [row for row in rows if isinstance(row, OtherRow) and row.state != "used"]
     found = ((row.address, known[row.allocator].find(row.address)) for row in free)
     return {address: block.list for address, block in found if block is not None}
@@ -295,7 +295,7 @@ def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
 
 def _asked(heap: Heap, rows: Sequence[Row]) -> dict[int, int | None]:
     """What was asked for of blocks, by their addresses, where their allocator tells that."""
-    telling = {allocator.name: allocator for allocator in heap.standing_in if allocator.tells_asked}
+    telling: dict[str, Allocator] = {one.name: one for one in heap.standing_in if one.tells_asked}
     used = [row for row in rows if isinstance(row, OtherRow) and row.state == "used"]
     own = [row for row in used if row.allocator in telling]
     found = ((row.address, telling[row.allocator].find(row.address)) for row in own)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import Drawn
+from gdbheap.allocators.line_ids import LineId
 from gdbheap.answers.accounting.partition import Sum, Sums, line_states, partition, total
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.heap import Heap
@@ -106,7 +107,7 @@ def _group(stretch: Drawn, cells: list[Cell], known: bool) -> Group:
     return Group(stretch.name, stretch.kind, stretch.arena, stretch.start, stretch.end, resident, cells)
 
 
-def _parts(sums: Sums, states: dict[str, str], known: bool) -> list[Part]:
+def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
     """By the lines of the ledger, those of all arenas together."""
     found = [(line, total(sums, line)) for line in sorted({_line_of(owner, states) for owner in sums})]
     return [
@@ -114,10 +115,10 @@ def _parts(sums: Sums, states: dict[str, str], known: bool) -> list[Part]:
     ]
 
 
-def _line_of(owner: str, states: dict[str, str]) -> str:
+def _line_of(owner: LineId, states: dict[LineId, str]) -> LineId:
     """Of allocators the parts have lines, of all else the whole."""
     first, *rest = owner.split(".")
-    return ".".join([first, *rest[: owner in states]])
+    return LineId(".".join([first, *rest[: owner in states]]))
 
 
 def _count(stretch: Drawn, size: int) -> int:

@@ -17,9 +17,10 @@ from gdbheap import _native
 from gdbheap.allocators.allocator import LedgerLine, State
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import Trim
+from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, LineId
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
 from gdbheap.answers.accounting.absent import absent_blocks
-from gdbheap.answers.accounting.partition import BREAK_OF_OTHERS, Sums, ledger_lines, other_pieces, total
+from gdbheap.answers.accounting.partition import Sums, ledger_lines, other_pieces, total
 from gdbheap.answers.causes import collector_facts
 from gdbheap.answers.forked import forked_from
 from gdbheap.contents.python.objects.census import Estimate, Objects
@@ -124,7 +125,7 @@ class Evidence:
         self.detail = detail
         self.follows = follows
 
-    def resident(self, owner: str) -> int:
+    def resident(self, owner: LineId) -> int:
         """The resident bytes of an owner and all below it."""
         return total(self.sums, owner).resident
 
@@ -146,9 +147,9 @@ class Evidence:
         return forked_from(self.heap.target)
 
     @cached_property
-    def other_ranges(self) -> dict[str, Ranges]:
+    def other_ranges(self) -> dict[LineId, Ranges]:
         """Return where what no allocator handed out lies, ascending, by the line of the ledger that has it."""
-        found: defaultdict[str, Ranges] = defaultdict(list)
+        found: defaultdict[LineId, Ranges] = defaultdict(list)
         for start, end, owner in other_pieces(self.heap):
             found[owner].append((start, end))
         if others := self.heap.of_others():
@@ -197,7 +198,7 @@ class Evidence:
         """The lines of the allocators that own bytes."""
         return ledger_lines(self.heap.allocators)
 
-    def of(self, *states: State) -> list[str]:
+    def of(self, *states: State) -> list[LineId]:
         """The ids of the lines whose bytes are in one of these states."""
         return [line.id for line in self.lines if line.state in states]
 

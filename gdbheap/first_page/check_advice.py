@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.allocator import NAME, TOP, GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.allocators.glibc.start_settings import number_of, setting_in
+from gdbheap.allocators.line_ids import line_below
 from gdbheap.answers.accounting.partition import total
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.errors import GdbheapError
@@ -146,8 +147,8 @@ def _bytes(kind: _Kind, evidence: Evidence) -> int | None:
     glibc = heap.allocator(GlibcAllocator)
     measures: dict[str, Callable[[], int]] = {
         "large-holes": lambda: evidence.released((hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)),
-        "tops": lambda: evidence.resident("glibc.top"),
-        "thread-tops": lambda: evidence.resident("glibc.top") - evidence.resident("glibc.top.0"),
-        "huge-pages": lambda: total(evidence.sums, "glibc").huge,
+        "tops": lambda: evidence.resident(TOP),
+        "thread-tops": lambda: evidence.resident(TOP) - evidence.resident(line_below(TOP, 0)),
+        "huge-pages": lambda: total(evidence.sums, NAME).huge,
     }
     return measures[kind.about]()

@@ -10,12 +10,23 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import OF_C_LIBRARIES
+from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, line_below
 from gdbheap.answers.aborted import Abort
 from gdbheap.answers.accounting.partition import (
+    CODE,
+    DATA,
     ENDED_STACKS,
+    FILES,
     MISSING,
+    OF_ALLOCATOR,
+    OF_KERNEL,
+    OF_RUNTIME,
+    OTHER,
+    READ_ONLY,
     REST,
+    SHARED,
     SHARED_FILES,
+    STACKS,
     Sum,
     Sums,
     line_states,
@@ -44,23 +55,26 @@ from gdbheap.refusals.refusal import open_folder
 from gdbheap.targets.process import program_of
 from gdbheap.targets.target import Meanwhile
 
-Name = tuple[str, "str | None", str]
+Name = tuple[LineId, "LineId | None", str]
 """A line's id, its parent's, and its name."""
-FIRST = (
-    ("file", None, "files: programs, libraries, mapped files"),
-    ("stacks", None, "stacks of threads"),
-    ("shared", None, "shared memory"),
+FIRST: tuple[Name, ...] = (
+    (FILES, None, "files: programs, libraries, mapped files"),
+    (STACKS, None, "stacks of threads"),
+    (SHARED, None, "shared memory"),
 )
-LAST = (("other", None, "other memory that a program or library mapped"), ("unexplained", None, "unexplained"))
+LAST: tuple[Name, ...] = (
+    (OTHER, None, "other memory that a program or library mapped"),
+    (UNEXPLAINED, None, "unexplained"),
+)
 ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads, kept by glibc")
 CUT_OFF: Name = (MISSING, None, "missing: the core is cut short")
 DETAILS = {
-    "file.text": "code of files",
-    "file.data": "data of files that may be written, .bss",
-    "file.readonly": "data of files that is only read",
+    CODE: "code of files",
+    DATA: "data of files that may be written, .bss",
+    READ_ONLY: "data of files that is only read",
     SHARED_FILES: "files that are mapped shared: page cache",
-    "other.break": "other users' part of the break",
-    "other.kernel": "the kernel's vdso and its data",
+    BREAK_OF_OTHERS: "other users' part of the break",
+    OF_KERNEL: "the kernel's vdso and its data",
     REST: "the rest",
 }
 
@@ -227,13 +241,13 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     of every line, else of the other memory where an allocator or a runtime is known to be in it."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)
-    titles |= {f"other.{other.id}": other.title} if other else {}
-    titles |= {f"other.{runtime.kind.id}": runtime.title} if runtime else {}
+    titles |= {line_below(OTHER, other.id): other.title} if other else {}
+    titles |= {line_below(OTHER, runtime.kind.id): runtime.title} if runtime else {}
     names: list[Name] = []
     cut_off, ended = [CUT_OFF] * (MISSING in sums), [ENDED] * (ENDED_STACKS in sums)
     for row in (*FIRST, *ended, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
         names.append(row)
-        if row in FIRST + LAST and (detail or (row[0] == "other" and (other or runtime))):
+        if row in FIRST + LAST and (detail or (row[0] == OTHER and (other or runtime))):
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]
             names += [(owner, row[0], titles[owner]) for owner in below]
     return names
@@ -241,14 +255,14 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
 
 def without_details(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of a detailed ledger that the same one without details has."""
-    others = [line.id for line in lines if line.parent == "other"]
+    others = [line.id for line in lines if line.parent == OTHER]
     is_split = any(name not in DETAILS for name in others)
     return [
         line
         for line in lines
         if line.parent is None
         or (line.id.count(".") == 1 and line.state is not None)
-        or (is_split and line.parent == "other")
+        or (is_split and line.parent == OTHER)
     ]
 
 
@@ -269,17 +283,17 @@ def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
     ``detail``."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     found = dict(sums)
-    if "other.runtime" in found and runtime is not None:
-        found[f"other.{runtime.kind.id}"] = found.pop("other.runtime")
-    if "other.allocator" in found and other is not None:
-        found[f"other.{other.id}"] = found.pop("other.allocator")
+    if OF_RUNTIME in found and runtime is not None:
+        found[line_below(OTHER, runtime.kind.id)] = found.pop(OF_RUNTIME)
+    if OF_ALLOCATOR in found and other is not None:
+        found[line_below(OTHER, other.id)] = found.pop(OF_ALLOCATOR)
     if not detail:
-        rest = [found.pop(owner, Sum()) for owner in ("other.break", "other.kernel")]
+        rest = [found.pop(owner, Sum()) for owner in (BREAK_OF_OTHERS, OF_KERNEL)]
         found[REST] = sum(rest, found.get(REST, Sum()))
     return found
 
 
-def _line(heap: Heap, name: Name, sums: Sums, states: dict[str, str]) -> Line:
+def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str]) -> Line:
     pages, found = heap.target.pages, total(sums, name[0])
     state = states.get(name[0])
     if pages is None:
@@ -300,4 +314,4 @@ def _settle(heap: Heap, sums: Sums) -> Sums:
     if missing < 0:
         heap.note(f"zero pages cannot be told apart: the lines add up to {-missing} bytes more than the kernel's Rss")
     beyond = Sum(resident=max(0, missing), swapped=max(0, swapped))
-    return {**sums, "unexplained": sums.get("unexplained", Sum()) + beyond}
+    return {**sums, UNEXPLAINED: sums.get(UNEXPLAINED, Sum()) + beyond}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gdbheap.answers.accounting.partition import main_runtime, other_allocator, total
+from gdbheap.answers.accounting.partition import OF_ALLOCATOR, OF_RUNTIME, main_runtime, other_allocator, total
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.shared_out import NOBODY
@@ -169,8 +169,8 @@ def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
     other, runtime = other_allocator(heap), main_runtime(heap)
     known = heap.target.pages is not None
     for owner, name in (
-        ("other.allocator", other.title if other is not None else None),
-        ("other.runtime", runtime.title if runtime is not None else None),
+        (OF_ALLOCATOR, other.title if other is not None else None),
+        (OF_RUNTIME, runtime.title if runtime is not None else None),
     ):
         whole = total(evidence.sums, owner)
         if name is not None and whole.virtual:

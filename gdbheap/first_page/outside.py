@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from os.path import basename
 
 from gdbheap.allocators.library_memory import held_at
+from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, LineId
 from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED
-from gdbheap.answers.accounting.partition import ENDED_STACKS, REST, SHARED_FILES
+from gdbheap.answers.accounting.partition import CODE as CODE_OF_FILES
+from gdbheap.answers.accounting.partition import DATA, ENDED_STACKS, READ_ONLY, REST, SHARED_FILES, STACKS
 from gdbheap.answers.accounting.partition import SHARED as SHARED_LINE
 from gdbheap.findings.finding import MIN_FINDING_BYTES, Evidence
 from gdbheap.findings.holder.rule import (
@@ -48,7 +50,7 @@ MAX_VARIABLES = 5_000
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
 # What objects in the heap may own.
 MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
-OF_STORAGE = ("stacks", "other.break", REST)
+OF_STORAGE = (STACKS, BREAK_OF_OTHERS, REST)
 IN_STACKS = "deep recursion or large local variables"
 BELOW = (" below its stack pointer", " below their stack pointers")
 RETURNED = "left from deep calls that have returned"
@@ -126,14 +128,14 @@ class _Places:
         yield from self._of_files()
         yield from self._of_stacks()
         yield from self._of_shared()
-        yield _Place(BROKEN, BREAK, self._without_storage("other.break"))
+        yield _Place(BROKEN, BREAK, self._without_storage(BREAK_OF_OTHERS))
         yield from self._of_rest()
         yield _Place("stacks of ended threads, which the C library keeps", ENDED, self._of(ENDED_STACKS))
 
-    def _of(self, owner: str) -> Ranges:
+    def _of(self, owner: LineId) -> Ranges:
         return self._pieces.get(owner, [])
 
-    def _without_storage(self, owner: str) -> Ranges:
+    def _without_storage(self, owner: LineId) -> Ranges:
         return subtract(self._of(owner), self._storage)
 
     def _is_large(self, ranges: Ranges) -> bool:
@@ -144,10 +146,10 @@ class _Places:
         files: defaultdict[str, Ranges] = defaultdict(list)
         code: Ranges = []
         numbers = {loaded.base: number for number, loaded in enumerate(self._target.objects)}
-        for owner in ("file.data", "file.readonly", "file.text"):
+        for owner in (DATA, READ_ONLY, CODE_OF_FILES):
             for start, end in self._of(owner):
                 loaded, mapping = self._target.object_of(start), self._target.mappings.find(start)
-                if loaded is not None and owner == "file.data":
+                if loaded is not None and owner == DATA:
                     data[numbers[loaded.base]].append((start, end))
                 elif loaded is not None or mapping is None:
                     code.append((start, end))
@@ -193,7 +195,7 @@ class _Places:
     def _of_stacks(self) -> Iterator[_Place]:
         """Yield what is in use of the threads' stacks, and what is left below their stack pointers: of what is locked
         it is not known that a call left it."""
-        ranges, stacks = self._without_storage("stacks"), self._heap.stacks
+        ranges, stacks = self._without_storage(STACKS), self._heap.stacks
         used: list[tuple[Stack, Ranges]] = []
         left: list[tuple[Stack, Ranges]] = []
         for stack, (low, _end) in zip(stacks, live_parts(self._target, stacks)):

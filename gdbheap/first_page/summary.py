@@ -9,15 +9,26 @@ from dataclasses import dataclass
 
 from gdbheap.allocators.allocator import Allocator, Kept, State
 from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.line_ids import LineId, line_below
 from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED, SHARED, Runtime
-from gdbheap.answers.accounting.partition import REST, Sum, main_runtime, other_allocator, total
+from gdbheap.answers.accounting.partition import (
+    OF_ALLOCATOR,
+    OF_RUNTIME,
+    OTHER,
+    REST,
+    Sum,
+    main_runtime,
+    other_allocator,
+    total,
+)
+from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
 from gdbheap.findings import Evidence
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
 # Where the memory of runtimes lies that is no line of their own in the ledger.
-PLACES = {MMAPPED: f"{MALLOC.name}.mmapped", SHARED: "shared"}
+PLACES = {MMAPPED: line_below(MALLOC.name, "mmapped"), SHARED: SHARED_MEMORY}
 # Up to this share of all that is resident, other memory says nothing against the rest.
 MAX_PERCENT_IGNORED = 5
 
@@ -87,10 +98,10 @@ def _unknown(evidence: Evidence) -> Unknown | None:
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:
-        return Unknown(f"other.{other.id}", other.kind.name, _resident(evidence, "other.allocator"), other.named)
+        return Unknown(line_below(OTHER, other.id), other.kind.name, _resident(evidence, OF_ALLOCATOR), other.named)
     if runtime is not None:
-        bytes = _resident(evidence, "other.runtime")
-        return Unknown(f"other.{runtime.kind.id}", runtime.kind.name, bytes, runtime.named)
+        bytes = _resident(evidence, OF_RUNTIME)
+        return Unknown(line_below(OTHER, runtime.kind.id), runtime.kind.name, bytes, runtime.named)
     places = list(dict.fromkeys(map(_place, _with_own_memory(heap))))
     places += [REST] if REST not in places and _is_much(evidence, REST) else []
     return max((_of(evidence, place) for place in places), key=lambda one: one.bytes or 0, default=None)
@@ -101,22 +112,22 @@ def _with_own_memory(heap: Heap) -> list[Runtime]:
     return [runtime for runtime in heap.runtimes if runtime.kind.memory != ALLOCATOR]
 
 
-def _place(runtime: Runtime) -> str:
+def _place(runtime: Runtime) -> LineId:
     return PLACES.get(runtime.kind.memory, REST)
 
 
-def _of(evidence: Evidence, place: str) -> Unknown:
+def _of(evidence: Evidence, place: LineId) -> Unknown:
     names = [runtime.kind.name for runtime in _with_own_memory(evidence.heap) if _place(runtime) == place]
     return Unknown(place, " or ".join(names), _resident(evidence, place))
 
 
-def _resident(evidence: Evidence, owner: str) -> int | None:
+def _resident(evidence: Evidence, owner: LineId) -> int | None:
     if evidence.heap.target.pages is None:
         return None
     return evidence.resident(owner) - _lazily_freed(evidence, owner)
 
 
-def _lazily_freed(evidence: Evidence, owner: str) -> int:
+def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
     """At most how many of its resident bytes were given back by MADV_FREE: these are free."""
     target = evidence.heap.target
     if not target.rss.lazy:
@@ -127,7 +138,7 @@ def _lazily_freed(evidence: Evidence, owner: str) -> int:
     return min(size, target.rss.lazy, evidence.resident(owner))
 
 
-def _is_much(evidence: Evidence, owner: str) -> bool:
+def _is_much(evidence: Evidence, owner: LineId) -> bool:
     """By what is resident; where that is not known, by the address space."""
     part, whole = total(evidence.sums, owner), total(evidence.sums)
     if evidence.heap.target.pages is None:

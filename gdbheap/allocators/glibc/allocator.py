@@ -29,23 +29,27 @@ from gdbheap.allocators.glibc.arenas import HEADER, Glibc, MappedChunk
 from gdbheap.allocators.glibc.bins import Bins, ChunkRow, list_names
 from gdbheap.allocators.glibc.mutation import Changes
 from gdbheap.allocators.glibc.trim import Trim, given_tops, predict
+from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, PartId, line_below, lines_below
 from gdbheap.targets.mappings import HUGE_PAGES
 from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Damage
 
+NAME = LineId("glibc")
+USED, MAPPED, FREE, TOP, OVERHEAD = lines_below(NAME, "used", "mmapped", "free", "top", "overhead")
+CACHED_MAPPED = line_below(FREE, "mmapped")
 # The lines of the ledger by the parts of an arena; those of an arena have its index after them.
-OF_ARENAS = {
-    "used": "glibc.used",
-    "free": "glibc.free",
-    "cached": "glibc.free",
-    "top": "glibc.top",
-    "header": "glibc.overhead",
+OF_ARENAS: dict[PartId, LineId] = {
+    "used": USED,
+    "free": FREE,
+    "cached": FREE,
+    "top": TOP,
+    "header": OVERHEAD,
 }
 PARTS_OF_ARENAS = {
-    "glibc.used": State.USED,
-    "glibc.free": State.FREE,
-    "glibc.top": State.TOP,
-    "glibc.overhead": State.OVERHEAD,
+    USED: State.USED,
+    FREE: State.FREE,
+    TOP: State.TOP,
+    OVERHEAD: State.OVERHEAD,
 }
 WHY_KEPT = (
     ("fragments", "in free chunks on pages that chunks in use share (fragmentation)"),
@@ -54,9 +58,9 @@ WHY_KEPT = (
     ("hugetlb", "in free pages of hugetlbfs, which malloc_trim() does not give back"),
     ("top", "in top chunks that malloc_trim() leaves"),
 )
-OF_OTHERS = {"foreign": "other.break", "unexplained": "unexplained"}
-UNEXPLAINED = _native.STATES.index("unexplained")
-USED, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
+OF_OTHERS: dict[PartId, LineId] = {"foreign": BREAK_OF_OTHERS, "unexplained": UNEXPLAINED}
+UNREAD = _native.STATES.index("unexplained")
+IN_USE, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 
 @dataclass(frozen=True)
@@ -75,21 +79,21 @@ class GlibcAllocator(Allocator):
 
     ``malloc`` is what was located; ``chunks``, ``mapped`` and ``bins`` are read when they are first asked for."""
 
-    name = "glibc"
+    name = NAME
     title = "glibc malloc"
     lines = (
-        LedgerLine("glibc.used", "glibc", "chunks in use", None),
-        LedgerLine("glibc.mmapped", "glibc", "chunks with a mapping of their own", State.USED),
-        LedgerLine("glibc.free", "glibc", "free chunks, also in thread caches and fast bins", None),
+        LedgerLine(USED, NAME, "chunks in use", None),
+        LedgerLine(MAPPED, NAME, "chunks with a mapping of their own", State.USED),
+        LedgerLine(FREE, NAME, "free chunks, also in thread caches and fast bins", None),
         LedgerLine(
-            "glibc.free.mmapped",
-            "glibc.free",
+            CACHED_MAPPED,
+            FREE,
             "chunks with a mapping of their own, in a thread's cache",
             State.FREE,
             detail=True,
         ),
-        LedgerLine("glibc.top", "glibc", "top chunks", None),
-        LedgerLine("glibc.overhead", "glibc", "arenas' own data, and address space reserved for them", None),
+        LedgerLine(TOP, NAME, "top chunks", None),
+        LedgerLine(OVERHEAD, NAME, "arenas' own data, and address space reserved for them", None),
     )
     why_holes_stay = (
         "free() gives back only what reaches the top of a heap, and a hole ends below something that is held; "
@@ -170,14 +174,14 @@ class GlibcAllocator(Allocator):
         yield from (Piece(start, end, None) for start, end in stretches)
         for start, end in subtract(sorted(self.ranges()), stretches):
             found = self.malloc.heap_at(start)
-            yield Piece(start, end, f"glibc.overhead.{found.arena if found else 0}")
-        owners = {True: "glibc.free.mmapped", False: "glibc.mmapped"}
+            yield Piece(start, end, line_below(OVERHEAD, found.arena if found else 0))
+        owners = {True: CACHED_MAPPED, False: MAPPED}
         yield from (Piece(chunk.base, chunk.end, owners[chunk.cached]) for chunk in self.mapped)
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
         """The chunks of a stretch."""
         arena = next(stretch.arena for stretch in self.malloc.stretches if stretch.start == start)
-        owners = {part: number(f"{line}.{arena}") for part, line in OF_ARENAS.items()}
+        owners: dict[str, int] = {part: number(line_below(line, arena)) for part, line in OF_ARENAS.items()}
         owners.update((part, number(line)) for part, line in OF_OTHERS.items())
         return sweep.add_blocks(self.target.space, self.chunks, start, owners)
 
@@ -192,7 +196,7 @@ class GlibcAllocator(Allocator):
             yield line
             for index in range(len(self.malloc.arenas)) if line.id in PARTS_OF_ARENAS else ():
                 title = f"arena {index}" if index else "the main arena"
-                yield LedgerLine(f"{line.id}.{index}", line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
+                yield LedgerLine(line_below(line.id, index), line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
 
     def drawn(self) -> Iterable[Drawn]:
         """The heaps of the arenas, and the mmapped chunks."""
@@ -237,7 +241,7 @@ class GlibcAllocator(Allocator):
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
         """(size with the header, how many are in use) of the arenas' chunks."""
-        return [(row.size, row.states[USED]) for row in _native.count_sizes(self.chunks)]
+        return [(row.size, row.states[IN_USE]) for row in _native.count_sizes(self.chunks)]
 
     def used_sizes(self) -> list[tuple[int, int]]:
         """With the header; mmapped chunks among them."""
@@ -245,7 +249,7 @@ class GlibcAllocator(Allocator):
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
         """Of the arenas' chunks and the mmapped ones."""
-        rows = _native.list_chunks(self.chunks, Wanted(1 << USED, least), "size", most).rows
+        rows = _native.list_chunks(self.chunks, Wanted(1 << IN_USE, least), "size", most).rows
         found = [(row.address + HEADER, row.size) for row in rows]
         found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.mapped if not chunk.cached]
         return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
@@ -347,5 +351,5 @@ class GlibcAllocator(Allocator):
         self.malloc.check_mapped()
         totals = self.chunks.totals()
         chunks = sum(tally.count for region in totals for tally in region.states)
-        unexplained = sum(region.states[UNEXPLAINED].bytes for region in totals)
+        unexplained = sum(region.states[UNREAD].bytes for region in totals)
         return Looked({"regions": len(totals), "chunks": chunks}, unexplained)

@@ -26,16 +26,16 @@ from gdbheap.allocators.extents import own_ranges
 from gdbheap.allocators.inside import Inside, caught
 from gdbheap.allocators.jemalloc.roots import Root, find_roots, thread_storage
 from gdbheap.allocators.jemalloc.settings import PLAIN, variable_of
+from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.errors import NotInUse, one_line
 from gdbheap.targets.ranges import Ranges, containing
 from gdbheap.targets.target import Damage
 
-NAME = "jemalloc"
-USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
-SLABS, CACHES, DIRTY, MUZZY = f"{FREE}.slabs", f"{FREE}.caches", f"{FREE}.dirty", f"{FREE}.muzzy"
-RETAINED = f"{FREE}.retained"
+NAME = LineId("jemalloc")
+USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
+SLABS, CACHES, DIRTY, MUZZY, RETAINED = lines_below(FREE, "slabs", "caches", "dirty", "muzzy", "retained")
 CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
 # Of one that is split there are three, and of three that become one.
@@ -73,7 +73,7 @@ class JemallocLibraries(SeveralAllocators):
         "reserved": RETAINED,
         "header": OVERHEAD,
         "padding": OVERHEAD,
-        "unexplained": "unexplained",
+        "unexplained": UNEXPLAINED,
     }
     why_holes_stay = "jemalloc gives back only extents without a block in use, and those not at once."
     groups = ("slab is", "slabs are")

@@ -28,6 +28,7 @@ from gdbheap.allocators.allocator import (
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.inside import in_hands
+from gdbheap.allocators.line_ids import LineId, lines_below
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
 from gdbheap.errors import NotInUse, Unsupported, one_line
@@ -35,8 +36,8 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, holds, joined
 from gdbheap.targets.target import Damage, Target
 
-NAME = "mallocng"
-SLACK, OVERHEAD = f"{NAME}.slack", f"{NAME}.overhead"
+NAME = LineId("mallocng")
+USED, FREE, SLACK, OVERHEAD = lines_below(NAME, "used", "free", "slack", "overhead")
 SLOT_HEADER = "header of a slot in use"
 MOVING = "caught inside mallocng"
 PARTS = {
@@ -76,15 +77,15 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
     walks = MUSL.name
     replaces = GlibcAllocator
     lines = (
-        LedgerLine(f"{NAME}.used", NAME, "blocks in use, as large as was asked for", State.USED),
-        LedgerLine(f"{NAME}.free", NAME, "free slots", State.FREE),
+        LedgerLine(USED, NAME, "blocks in use, as large as was asked for", State.USED),
+        LedgerLine(FREE, NAME, "free slots", State.FREE),
         LedgerLine(SLACK, NAME, "rest of the slots of blocks in use", State.OVERHEAD),
         LedgerLine(OVERHEAD, NAME, "headers, metadata, and ends of mappings", State.OVERHEAD),
     )
     shown_idle = False
     parts = {
-        "used": f"{NAME}.used",
-        "free": f"{NAME}.free",
+        "used": USED,
+        "free": FREE,
         "padding": SLACK,
         "header": OVERHEAD,
     }
@@ -192,7 +193,7 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: a mapping stays while a block of it is in use."""
-        return [Kept(f"{NAME}.free", free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
+        return [Kept(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 
     def check(self) -> Looked:
         """Each slot's header was read with its group; what a thread inside malloc leaves is named, and no damage."""

@@ -22,6 +22,7 @@ from gdbheap.allocators.allocator import (
 )
 from gdbheap.allocators.carriers import carriers, need_python
 from gdbheap.allocators.inside import Inside
+from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
 from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
@@ -30,7 +31,9 @@ from gdbheap.errors import NotInUse, Unsupported
 from gdbheap.targets.ranges import Ranges, holds
 from gdbheap.targets.target import Damage, Target
 
-RESERVE = "mimalloc.free.reserve"
+NAME = LineId("mimalloc")
+USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
+BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 
 
 class MimallocAllocator(StoreAllocator):
@@ -38,28 +41,26 @@ class MimallocAllocator(StoreAllocator):
 
     Raises NotAPython, NotInUse, or Unsupported."""
 
-    name = "mimalloc"
+    name = NAME
     title = "Python's mimalloc"
     lines = (
-        LedgerLine("mimalloc.used", "mimalloc", "blocks in use", State.USED),
-        LedgerLine(
-            "mimalloc.free", "mimalloc", "free blocks, pages and segments, and address space reserved for them", None
-        ),
-        LedgerLine("mimalloc.free.blocks", "mimalloc.free", "free blocks of pages", State.FREE, detail=True),
-        LedgerLine("mimalloc.free.spans", "mimalloc.free", "spans without a page", State.FREE, detail=True),
-        LedgerLine(RESERVE, "mimalloc.free", "reserved beside the segments", State.RESERVED, detail=True),
-        LedgerLine("mimalloc.overhead", "mimalloc", "segment headers and padding", State.OVERHEAD),
+        LedgerLine(USED, NAME, "blocks in use", State.USED),
+        LedgerLine(FREE, NAME, "free blocks, pages and segments, and address space reserved for them", None),
+        LedgerLine(BLOCKS, FREE, "free blocks of pages", State.FREE, detail=True),
+        LedgerLine(SPANS, FREE, "spans without a page", State.FREE, detail=True),
+        LedgerLine(RESERVE, FREE, "reserved beside the segments", State.RESERVED, detail=True),
+        LedgerLine(OVERHEAD, NAME, "segment headers and padding", State.OVERHEAD),
     )
     shown_idle = False
     replaces = PymallocAllocator
     parts = {
-        "used": "mimalloc.used",
-        "free": "mimalloc.free.blocks",
-        "free run": "mimalloc.free.spans",
-        "header": "mimalloc.overhead",
-        "padding": "mimalloc.overhead",
-        "slack": "mimalloc.overhead",
-        "unexplained": "unexplained",
+        "used": USED,
+        "free": BLOCKS,
+        "free run": SPANS,
+        "header": OVERHEAD,
+        "padding": OVERHEAD,
+        "slack": OVERHEAD,
+        "unexplained": UNEXPLAINED,
     }
     why_holes_stay = "mimalloc gives back only what no page with blocks in use has, and a free page not at once."
     groups = ("page is", "pages are")
@@ -136,7 +137,7 @@ class MimallocAllocator(StoreAllocator):
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: a page stays while a block of it is in use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
-        return [Kept("mimalloc.free", free, why)]
+        return [Kept(FREE, free, why)]
 
     def check(self) -> Looked:
         """Each page's lists were followed when it was read. A thread inside of Python's mimalloc leaves one page half

@@ -23,6 +23,7 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.inside import Inside
+from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
 from gdbheap.allocators.mimalloc.allocator import is_pythons
 from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, anonymous_ranges, find_roots, is_in
@@ -32,9 +33,9 @@ from gdbheap.errors import NotInUse, one_line
 from gdbheap.targets.ranges import Ranges, holds, joined, subtract
 from gdbheap.targets.target import Damage
 
-NAME = "libmimalloc"
-USED, RESERVE, OVERHEAD = f"{NAME}.used", f"{NAME}.free.reserve", f"{NAME}.overhead"
-SPANS, SLACK = f"{NAME}.free.spans", f"{NAME}.slack"
+NAME = LineId("libmimalloc")
+USED, FREE, SLACK, OVERHEAD = lines_below(NAME, "used", "free", "slack", "overhead")
+BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 # Releases before 2.1 have the setting under another name.
 OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
 
@@ -53,23 +54,23 @@ class MimallocLibraries(SeveralAllocators):
     walks = "mimalloc"
     lines = (
         LedgerLine(USED, NAME, "blocks in use", None),
-        LedgerLine(f"{NAME}.free", NAME, "free blocks, pages and segments, and address space reserved for them", None),
-        LedgerLine(f"{NAME}.free.blocks", f"{NAME}.free", "free blocks of pages", State.FREE, detail=True),
-        LedgerLine(SPANS, f"{NAME}.free", "slices without a page", State.FREE, detail=True),
-        LedgerLine(RESERVE, f"{NAME}.free", "reserved, and never used so far", State.RESERVED, detail=True),
+        LedgerLine(FREE, NAME, "free blocks, pages and segments, and address space reserved for them", None),
+        LedgerLine(BLOCKS, FREE, "free blocks of pages", State.FREE, detail=True),
+        LedgerLine(SPANS, FREE, "slices without a page", State.FREE, detail=True),
+        LedgerLine(RESERVE, FREE, "reserved, and never used so far", State.RESERVED, detail=True),
         LedgerLine(SLACK, NAME, "rest of blocks in use, beyond what was asked for", State.OVERHEAD),
         LedgerLine(OVERHEAD, NAME, "headers, tables and padding", State.OVERHEAD),
     )
     shown_idle = False
     roots: list[Root]
     parts = {
-        "free": f"{NAME}.free.blocks",
+        "free": BLOCKS,
         "free run": SPANS,
         "reserved": RESERVE,
         "header": OVERHEAD,
         "padding": OVERHEAD,
         "slack": SLACK,
-        "unexplained": "unexplained",
+        "unexplained": UNEXPLAINED,
     }
     why_holes_stay = "mimalloc gives back only slices in which no page has a block in use, and those not at once."
     groups = ("page is", "pages are")
@@ -262,7 +263,7 @@ class MimallocLibraries(SeveralAllocators):
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: a page stays while a block of it is in use."""
-        return [Kept(f"{NAME}.free", free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
+        return [Kept(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
     @cached_property
     def _inside(self) -> Inside:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import (
@@ -27,6 +28,7 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
 )
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.line_ids import LineId, PartId, lines_below
 from gdbheap.allocators.mallocng.allocator import MallocngAllocator, need_musl
 from gdbheap.allocators.recognised import MUSL
 from gdbheap.allocators.runtimes import NAME_LIMIT
@@ -35,8 +37,8 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Damage, Target
 
-NAME = "oldmalloc"
-OVERHEAD = f"{NAME}.overhead"
+NAME = LineId("oldmalloc")
+USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
 MOVING = "caught inside oldmalloc: chunks are free and in no bin"
 
 
@@ -66,12 +68,12 @@ class OldmallocAllocator(ListingAllocator):
     walks = MUSL.name
     replaces = GlibcAllocator
     lines = (
-        LedgerLine(f"{NAME}.used", NAME, "blocks in use", State.USED),
-        LedgerLine(f"{NAME}.free", NAME, "free chunks", State.FREE),
+        LedgerLine(USED, NAME, "blocks in use", State.USED),
+        LedgerLine(FREE, NAME, "free chunks", State.FREE),
         LedgerLine(OVERHEAD, NAME, "headers, and what was skipped for alignment", State.OVERHEAD),
     )
     shown_idle = False
-    parts = {"used": f"{NAME}.used", "free": f"{NAME}.free", "header": OVERHEAD, "padding": OVERHEAD}
+    parts: ClassVar[dict[PartId, LineId]] = {"used": USED, "free": FREE, "header": OVERHEAD, "padding": OVERHEAD}
     why_holes_stay = "this malloc never gives back a heap; of a large chunk that is freed only the middle's pages go."
     groups = ("mapping is", "mappings are")
 
@@ -111,9 +113,9 @@ class OldmallocAllocator(ListingAllocator):
         """The same, a piece each."""
         return (Piece(start, end, None) for start, end in self.store.regions())
 
-    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[str], int]) -> int:
+    def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
         """The chunks of the piece."""
-        owners = {part: number(line) for part, line in self.parts.items()}
+        owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
@@ -155,7 +157,7 @@ class OldmallocAllocator(ListingAllocator):
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free."""
-        return [Kept(f"{NAME}.free", free, "in heaps of musl's malloc, which it never gives back")]
+        return [Kept(FREE, free, "in heaps of musl's malloc, which it never gives back")]
 
     def check(self) -> Looked:
         """Each chunk's head was compared with the next one's, and the free ones with the bins."""

@@ -20,32 +20,36 @@ from gdbheap.allocators.allocator import (
     Surroundings,
     WalkedBlocks,
 )
+from gdbheap.allocators.line_ids import LineId, lines_below
 from gdbheap.allocators.pymalloc.pools import Pymalloc
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Damage
 
+NAME = LineId("pymalloc")
+USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
+BLOCKS, POOLS = lines_below(FREE, "blocks", "pools")
 MAX_DAMAGE = 1000
 
 
 class PymallocAllocator(StoreAllocator):
     """pymalloc in one target; ``pymalloc`` is what was located. Raises NotAPython, or Unsupported."""
 
-    name = "pymalloc"
+    name = NAME
     title = "Python's pymalloc"
     lines = (
-        LedgerLine("pymalloc.used", "pymalloc", "blocks in use", State.USED),
-        LedgerLine("pymalloc.free", "pymalloc", "free blocks and pools", None),
-        LedgerLine("pymalloc.free.blocks", "pymalloc.free", "free blocks in pools in use", State.FREE, detail=True),
-        LedgerLine("pymalloc.free.pools", "pymalloc.free", "free pools", State.FREE, detail=True),
-        LedgerLine("pymalloc.overhead", "pymalloc", "pool headers and padding", State.OVERHEAD),
+        LedgerLine(USED, NAME, "blocks in use", State.USED),
+        LedgerLine(FREE, NAME, "free blocks and pools", None),
+        LedgerLine(BLOCKS, FREE, "free blocks in pools in use", State.FREE, detail=True),
+        LedgerLine(POOLS, FREE, "free pools", State.FREE, detail=True),
+        LedgerLine(OVERHEAD, NAME, "pool headers and padding", State.OVERHEAD),
     )
     parts = {
-        "used": "pymalloc.used",
-        "free": "pymalloc.free.blocks",
-        "free run": "pymalloc.free.pools",
-        "header": "pymalloc.overhead",
-        "padding": "pymalloc.overhead",
+        "used": USED,
+        "free": BLOCKS,
+        "free run": POOLS,
+        "header": OVERHEAD,
+        "padding": OVERHEAD,
     }
     why_holes_stay = "pymalloc gives an arena back only as a whole, when nothing in it is held any more."
     groups = ("arena is", "arenas are")
@@ -118,7 +122,7 @@ class PymallocAllocator(StoreAllocator):
 
     def kept(self, free: int, whole: int) -> list[Kept]:
         """All that is free: an arena goes back only as a whole."""
-        return [Kept("pymalloc.free", free, "in pymalloc's arenas, which go back only as a whole")]
+        return [Kept(FREE, free, "in pymalloc's arenas, which go back only as a whole")]
 
     def check(self) -> Looked:
         """Every pool: its header, its free blocks, its place on the lists."""

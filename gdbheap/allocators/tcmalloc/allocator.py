@@ -26,6 +26,7 @@ from gdbheap.allocators.allocator import (
 )
 from gdbheap.allocators.extents import own_ranges
 from gdbheap.allocators.inside import Inside, caught
+from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
 from gdbheap.allocators.tcmalloc.roots import Root, find_roots
@@ -33,11 +34,10 @@ from gdbheap.errors import NotInUse, one_line
 from gdbheap.targets.ranges import Ranges, containing
 from gdbheap.targets.target import Damage
 
-NAME = "tcmalloc"
-USED, FREE, OVERHEAD = f"{NAME}.used", f"{NAME}.free", f"{NAME}.overhead"
-SPANS, TRANSFER, CACHES = f"{FREE}.spans", f"{FREE}.transfer", f"{FREE}.caches"
-PAGES, RETURNED = f"{FREE}.pages", f"{FREE}.returned"
-METADATA, REST = f"{OVERHEAD}.metadata", f"{OVERHEAD}.rest"
+NAME = LineId("tcmalloc")
+USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
+SPANS, TRANSFER, CACHES, PAGES, RETURNED = lines_below(FREE, "spans", "transfer", "caches", "pages", "returned")
+METADATA, REST = lines_below(OVERHEAD, "metadata", "rest")
 CAUGHT = "caught inside tcmalloc"
 FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
 # At a rate of 10, the highest, one page goes back for each hundred that are freed: that is no remedy.
@@ -75,7 +75,7 @@ class TcmallocLibraries(SeveralAllocators):
         "reserved": RETURNED,
         "header": METADATA,
         "padding": REST,
-        "unexplained": "unexplained",
+        "unexplained": UNEXPLAINED,
     }
     why_holes_stay = "tcmalloc gives back only spans without a block in use, and those not at once."
     groups = ("span is", "spans are")

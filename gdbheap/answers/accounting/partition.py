@@ -15,6 +15,7 @@ from typing import Union
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator, LedgerLine, State
+from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, line_below, lines_below
 from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.allocators.runtimes import Runtime
 from gdbheap.errors import GdbheapError
@@ -25,30 +26,30 @@ from gdbheap.targets.ranges import Ranges, joined, subtract, within
 
 # Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
-REST = "other.rest"
+REST = LineId("other.rest")
 """Other memory that nothing more is known of."""
-ENDED_STACKS = "ended-stacks"
-"""Stacks that no thread has any more: the C library keeps them for threads to come."""
-SHARED, SHARED_FILES = "shared", "file.shared"
-"""Shared memory, and files on a disk that are mapped so that writes reach them."""
-BREAK_OF_OTHERS = "other.break"
-"""Memory of ``brk`` that is not malloc's."""
+STACKS, ENDED_STACKS = LineId("stacks"), LineId("ended-stacks")
+"""Those of threads, and stacks that no thread has any more: the C library keeps them for threads to come."""
+SHARED, FILES, OTHER = LineId("shared"), LineId("file"), LineId("other")
+"""Shared memory; all files, and all other memory, which have lines below them."""
+CODE, DATA, READ_ONLY, SHARED_FILES = lines_below(FILES, "text", "data", "readonly", "shared")
+"""Of files: the last are those on a disk that are mapped so that writes reach them."""
+OF_KERNEL, OF_ALLOCATOR, OF_RUNTIME = lines_below(OTHER, "kernel", "allocator", "runtime")
 OTHERS = (
     REST,
     BREAK_OF_OTHERS,
-    "other.kernel",
-    "other.allocator",
-    "other.runtime",
+    OF_KERNEL,
+    OF_ALLOCATOR,
+    OF_RUNTIME,
     SHARED,
-    "stacks",
+    STACKS,
     ENDED_STACKS,
-    "file.readonly",
+    READ_ONLY,
     SHARED_FILES,
-    "file.data",
-    "file.text",
+    DATA,
+    CODE,
 )
-UNEXPLAINED = "unexplained"
-MISSING = "missing"
+MISSING = LineId("missing")
 """What a core that is cut short should have and has not: nobody knows whose it is."""
 
 # Above it is the kernel's half with [vsyscall], which is in every process's maps and belongs to none of them.
@@ -73,22 +74,22 @@ class Sum:
         return Sum(*(one + two for one, two in zip(vars(self).values(), vars(other).values())))
 
 
-Sums = dict[str, Sum]
+Sums = dict[LineId, Sum]
 """By owner: the id of a line of the ledger that has none below it."""
-Owner = Union[str, Allocator]
+Owner = Union[LineId, Allocator]
 
 
-def total(sums: Sums, name: str = "") -> Sum:
-    """The sum over the owners below ``name``, over all of them without it."""
+def total(sums: Sums, line: LineId | None = None) -> Sum:
+    """The sum over the owners below a line, over all of them without it."""
     found = Sum()
     for owner, values in sums.items():
-        if not name or _is_below(owner, name):
+        if line is None or _is_below(owner, line):
             found += values
     return found
 
 
-def _is_below(owner: str, name: str) -> bool:
-    return owner == name or owner.startswith(name + ".")
+def _is_below(owner: LineId, line: LineId) -> bool:
+    return owner == line or owner.startswith(line + ".")
 
 
 def other_allocator(heap: Heap) -> OtherAllocator | None:
@@ -117,7 +118,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
     return _Sweep(heap, layout, cuts).run()
 
 
-def huge_ranges(heap: Heap, parts: Sequence[str]) -> Ranges:
+def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
     """The whole pages of the owners below ``parts`` that the kernel maps by huge pages."""
     layout = _Layout(heap)
     layout.build()
@@ -126,7 +127,7 @@ def huge_ranges(heap: Heap, parts: Sequence[str]) -> Ranges:
     return sweep.kept
 
 
-def other_pieces(heap: Heap) -> list[tuple[int, int, str]]:
+def other_pieces(heap: Heap) -> list[tuple[int, int, LineId]]:
     """Return (start, end, owner) of what lies in no allocator's blocks, ascending; nothing where no memory can be
     read."""
     if heap.target.refusal is not None:
@@ -139,7 +140,7 @@ def other_pieces(heap: Heap) -> list[tuple[int, int, str]]:
 class _Sweep:
     """The pieces of a layout, swept over by the native side."""
 
-    def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[str] = ()) -> None:
+    def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[LineId] = ()) -> None:
         self._heap, self._layout = heap, layout
         self._owners = list(_ranked(ledger_lines(layout.allocators)))
         self._ranks = {owner: rank for rank, owner in enumerate(self._owners)}
@@ -172,8 +173,9 @@ class _Sweep:
         self._sweep.add(start, end, self._rank(UNEXPLAINED))
         return end
 
-    def _rank(self, owner: str) -> int:
-        return self._ranks.get(owner, self._ranks[UNEXPLAINED])
+    def _rank(self, owner: LineId) -> int:
+        """Raises KeyError for a line that nobody declared."""
+        return self._ranks[owner]
 
 
 def _sum_of(row: _native.OwnerSum) -> Sum:
@@ -185,21 +187,21 @@ def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
     return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
 
 
-def line_states(allocators: Iterable[Allocator]) -> dict[str, str]:
+def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
     """What the bytes of the allocators' lines are, by the lines' ids, also of those that are sums of one kind: "used",
     "free" (reserved address space too), "top", "overhead"."""
-    found: dict[str, str] = {}
+    found: dict[LineId, str] = {}
     for allocator in allocators:
         for line in ledger_lines([allocator]):
             state = State.FREE if line.state in (State.FREE, State.RESERVED) else line.state
             # Above it are those whose ids begin its own, but for the allocator's.
             parts = line.id.removeprefix(f"{allocator.name}.").split(".")
-            names = [".".join([allocator.name, *parts[: place + 1]]) for place in range(len(parts))]
+            names = [line_below(allocator.name, ".".join(parts[: place + 1])) for place in range(len(parts))]
             found.update((name, state.value) for name in names if state is not None)
     return found
 
 
-def _ranked(lines: Sequence[LedgerLine]) -> Iterator[str]:
+def _ranked(lines: Sequence[LedgerLine]) -> Iterator[LineId]:
     for state in EMPTY:
         yield from (line.id for line in lines if line.state is state)
     yield from OTHERS
@@ -223,7 +225,7 @@ class _Layout:
     def build(self) -> None:
         """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
         heap = self._heap
-        self.pieces = [(start, end, "stacks") for start, end in heap.stack_ranges]
+        self.pieces = [(start, end, STACKS) for start, end in heap.stack_ranges]
         self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
         try:
             heap.require_malloc()
@@ -235,7 +237,7 @@ class _Layout:
         for loaded in heap.target.objects:
             # musl's malloc is given what is left over at the end of it.
             own = subtract(sorted(loaded.bss), within(walked, loaded.base, loaded.end))
-            self.pieces += [(start, end, "file.data") for start, end in own]
+            self.pieces += [(start, end, DATA) for start, end in own]
         self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
         self.add_rest()
 
@@ -262,17 +264,17 @@ class _Layout:
             self.pieces.append((start, end, self._owner_of(mapping, other, runtime)))
         self.pieces.sort(key=lambda piece: piece[:2])
 
-    def _owner_of(self, mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> str:
+    def _owner_of(self, mapping: Mapping, other: OtherAllocator | None, runtime: Runtime | None) -> LineId:
         if not mapping.private:
             return SHARED if self._heap.is_shared_memory(mapping) else SHARED_FILES
         if not mapping.anonymous:
-            return "file.text" if mapping.executable else "file.data" if mapping.writable else "file.readonly"
+            return CODE if mapping.executable else DATA if mapping.writable else READ_ONLY
         if other is not None and other.owns(mapping):
-            return "other.allocator"
+            return OF_ALLOCATOR
         if runtime is not None and runtime.owns(mapping):
-            return "other.runtime"
+            return OF_RUNTIME
         if mapping.is_kernels:
-            return "other.kernel"
+            return OF_KERNEL
         return BREAK_OF_OTHERS if mapping.path == BREAK else REST
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os.path import commonprefix, dirname
 
 from gdbheap.allocators.runtimes import ANONYMOUS
-from gdbheap.answers.accounting.partition import REST, SHARED, SHARED_FILES
+from gdbheap.answers.accounting.partition import READ_ONLY, REST, SHARED, SHARED_FILES
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
 from gdbheap.targets.mappings import Mapping
@@ -17,9 +17,8 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 # Such memory is normal in small amounts: a quarter of RSS is remarkable.
 MIN_PERCENT_OF_RSS = 25
 MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
-READ_FILES = "file.readonly"
 # The lines of the ledger that have such memory.
-KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_FILES, SHARED_FILES)}
+KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_ONLY, SHARED_FILES)}
 
 
 @dataclass(frozen=True)

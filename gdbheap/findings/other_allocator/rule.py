@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gdbheap.answers.accounting.partition import other_allocator
+from gdbheap.answers.accounting.partition import OF_ALLOCATOR, other_allocator
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.runtimes.rule import allocator_ranges
 
@@ -24,8 +24,8 @@ class OtherMalloc(Figures):
 def find(evidence: Evidence) -> list[Claim]:
     """All of its memory, and how to ask it about itself."""
     other = other_allocator(evidence.heap)
-    if other is None or "other.allocator" not in evidence.sums:
+    if other is None or OF_ALLOCATOR not in evidence.sums:
         return []
     figures = OtherMalloc(other.id, other.kind.name, other.title, other.kind.advice)
-    finding = Finding("other-allocator", evidence.resident("other.allocator"), figures)
+    finding = Finding("other-allocator", evidence.resident(OF_ALLOCATOR), figures)
     return [Claim(finding, lambda: allocator_ranges(evidence.heap), bool(other.kind.advice))]

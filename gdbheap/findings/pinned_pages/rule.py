@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gdbheap import _native
-from gdbheap.allocators.glibc.allocator import GlibcAllocator
+from gdbheap.allocators.glibc.allocator import CACHED_MAPPED, FREE, TOP, GlibcAllocator
 from gdbheap.allocators.glibc.trim import given_tops
+from gdbheap.allocators.line_ids import line_below
 from gdbheap.answers.accounting.partition import total
 from gdbheap.findings.finding import Evidence, Figures, Finding
 
@@ -49,6 +50,6 @@ def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
     trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:
         return 0
-    free = total(evidence.sums, "glibc.free").virtual - total(evidence.sums, "glibc.free.mmapped").virtual
-    top = total(evidence.sums, "glibc.top.0").virtual if given_tops(evidence.heap.target, malloc) else 0
+    free = total(evidence.sums, FREE).virtual - total(evidence.sums, CACHED_MAPPED).virtual
+    top = total(evidence.sums, line_below(TOP, 0)).virtual if given_tops(evidence.heap.target, malloc) else 0
     return 2 * (free + top - trim.whole + page * len(malloc.stretches))

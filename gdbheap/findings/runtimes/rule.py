@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.runtimes import ALLOCATOR, ANONYMOUS, MMAPPED, SHARED, Runtime
-from gdbheap.answers.accounting.partition import main_runtime, other_allocator
+from gdbheap.answers.accounting.partition import OF_ALLOCATOR, OF_RUNTIME, main_runtime, other_allocator
+from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges, subtract
@@ -51,17 +52,17 @@ def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ran
     """Resident bytes, and where they are."""
     heap, kind = evidence.heap, runtime.kind.memory
     if kind == ANONYMOUS or runtime.named:
-        size = evidence.resident("other.runtime") if runtime == main_runtime(heap) else 0
+        size = evidence.resident(OF_RUNTIME) if runtime == main_runtime(heap) else 0
         return size, lambda: _unowned(heap, runtime)
     if kind == SHARED:
         shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if heap.is_shared_memory(mapping)]
-        return evidence.resident("shared"), lambda: shared
+        return evidence.resident(SHARED_MEMORY), lambda: shared
     if kind == MMAPPED:
         # Other findings are about what is free in malloc.
         used = [owner for owner in evidence.of(State.USED) if owner.startswith(f"{MALLOC.name}.")]
         return sum(map(evidence.resident, used)), list
     if kind == ALLOCATOR:
-        return evidence.resident("other.allocator"), lambda: allocator_ranges(heap)
+        return evidence.resident(OF_ALLOCATOR), lambda: allocator_ranges(heap)
     held = [pair for each in heap.held if runtime.kind.has_file(each.path) for pair in each.ranges]
     return evidence.resident_of(held), lambda: held
 

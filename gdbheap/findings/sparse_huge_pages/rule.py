@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import State
-from gdbheap.answers.accounting.partition import huge_ranges, total
+from gdbheap.answers.accounting.partition import DATA, OTHER, STACKS, huge_ranges, total
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.huge_pages.rule import HUGE_PAGE
 from gdbheap.findings.settings import NO_HUGE_PAGES
@@ -16,7 +16,7 @@ from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges
 
 # Mapped memory, stacks, and data of files beside the blocks in use.
-BESIDE = ("other", "stacks", "file.data")
+BESIDE = (OTHER, STACKS, DATA)
 # Reading more than 256 MiB takes longer than all the rest: of more huge pages so many are read.
 MAX_READ = 128
 
