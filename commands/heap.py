@@ -116,7 +116,7 @@ def _draw(heap: Heap, options: Options) -> None:
         drawn = heap_map(heap, 0, CELLS)
         places = places_on(heap, drawn)
     except GdbheapError as error:
-        heap.note(f"the picture has no types: {error}")
+        heap.note("no-types-drawn", error=str(error))
     whole = ledger.ledger(heap, detail=True, patient=False)
     draw(options, ledger_tree(whole, drawn, places), "Where RSS went")
 
@@ -135,7 +135,7 @@ def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | No
     earlier, now = read(path), take(heap, held=None if options.quick else held)
     found = difference([earlier, now])
     if not found.same_process:
-        heap.note(f"{one_line(path)} is a look at another process: 'heap diff' compares the two")
+        heap.note("since-another", file=one_line(path))
     finding = growing(earlier.snapshot, now.snapshot, found, path)
     seconds = found.looks[-1].time - found.looks[0].time
     since = Since(seconds, found.rss, found.in_use, found.free, found.holders)

@@ -20,6 +20,7 @@ from gdbheap.graph.nodes import Nodes, Root
 from gdbheap.graph.paths import BlockPaths, Paths
 from gdbheap.graph.roots import BY_STATIC, BlockRoot, block_roots, kernel_roots
 from gdbheap.host.kernel_pointers import KernelPointers, kernel_pointers
+from gdbheap.remarks import Remark
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import joined
 from gdbheap.targets.stack_mappings import live_parts
@@ -66,7 +67,7 @@ class Heap(KnownContents):
         named = [content.named_blocks for content in self.contents]
         found = Structures(self.target, self.blocks_of_c, stacks, progress, libraries, named, is_v8, self.books())
         if found.native.left_out:
-            self.note("more words look like containers of C++ or Rust than there can be: not all of these have a name")
+            self.note("containers-cut-off")
         return found
 
     @property
@@ -94,8 +95,7 @@ class Heap(KnownContents):
         if found is not None:
             return found
         if self.content(CxxContent).is_here:
-            more = "'heap chunks --by=type' tells them"
-            self.note(f"of more than {MAX_STRUCTURES:,} blocks containers are not told from others: {more}")
+            self.note("containers-not-told", blocks=MAX_STRUCTURES)
         return or_none(lambda: self._classes)
 
     @property
@@ -163,14 +163,15 @@ class Heap(KnownContents):
         return {"python": facts.get("python"), MALLOC.name: facts.get(MALLOC.name)}
 
     @property
-    def warnings(self) -> list[str]:
+    def warnings(self) -> list[str | Remark]:
         """Warnings for an answer: from the target, the allocators, the contents and the answers."""
         cut = self.target.cut_short
         own = [warning for allocator in self.asked_allocators for warning in allocator.warnings]
         own += [warning for content in self.asked_contents for warning in content.warnings]
         known = self.target.warnings + self.target.unread_symbols + self._unseen()
-        found = known + own + self._notes + ([cut] if cut else [])
-        return [self.disclosure.numbers(warning) for warning in found]
+        change = self.disclosure.numbers
+        remarks = [remark.changed(change) for remark in self._remarks]
+        return [*map(change, known + own), *remarks, *([change(cut)] if cut else [])]
 
     def _unseen(self) -> list[str]:
         """Which files are not to be seen, unless that is why malloc is not known, whose error says so."""

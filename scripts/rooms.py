@@ -19,6 +19,7 @@ ORDER = [
     "_native",
     "environment",
     "errors",
+    "remarks",
     "documents",
     "files",
     "machines",

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.library import heap_of
+from support.library import heap_of, warnings_of
 from support.programs import ask, c_program, running
 
 from gdbheap.answers.check import check
@@ -32,7 +32,7 @@ def test_stops_at_random_instants(name: str, rng: random.Random, tmp_path: Path)
             with heap_of(str(target.pid)) as heap:
                 answer = check(heap)
                 false = [damage for damage in heap.damage if not damage.transient]
-                assert not false, f"{len(false)} of {len(heap.damage)}: {false[:5]}, {heap.warnings}"
+                assert not false, f"{len(false)} of {len(heap.damage)}: {false[:5]}, {warnings_of(heap)}"
                 assert answer.ok and answer.chunks
 
 

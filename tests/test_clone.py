@@ -15,6 +15,7 @@ import pytest
 from support import busy, kernel, programs
 from support.control_groups import limited_group
 from support.gdb_side import compiled
+from support.library import warnings_of
 
 from gdbheap._native import Frozen
 from gdbheap.commands.surface.parser import parse
@@ -238,5 +239,5 @@ def test_a_copy_of_the_bytes_gives_the_same(noun: str, rng: random.Random, tmp_p
                 assert (process.stopped_seconds is not None) == copies
                 options, _, _ = parse(command, ["--by=block", "--min=1K"] if noun == "owners" else [])
                 heap = Heap(process)
-                answers.append((command.answer(heap, options), heap.warnings, heap.damage, heap.partial))
+                answers.append((command.answer(heap, options), warnings_of(heap), heap.damage, heap.partial))
     assert answers[0] == answers[1]

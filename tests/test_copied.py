@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import programs
+from support.library import warnings_of
 from support.nouns import GRAPHS, PLAIN
 
 from gdbheap.answers.pyobjects import pyobjects
@@ -99,7 +100,7 @@ def test_a_copy_without_what_holds_no_pointers(monkeypatch: pytest.MonkeyPatch) 
             heap = Heap(copied)
             assert (pyobjects(heap), heap.damage) == before
             assert copied.space.left_out > NUMBERS * 0.9
-            assert any("--clone" in warning for warning in heap.warnings)
+            assert any("--clone" in warning for warning in warnings_of(heap))
 
 
 @pytest.mark.parametrize("left", [SPARE_BYTES - 1, SPARE_BYTES], ids=["no room", "too little"])
@@ -131,6 +132,6 @@ def test_names_after_the_limit() -> None:
                 heap = Heap(copied)
                 types = [row.type for row in pyobjects(heap).types]
                 assert types and not [name for name in types if name.startswith("type at")]
-                assert heap.partial and "--max-stop" in heap.warnings[-1] and heap.damage == []
+                assert heap.partial and "--max-stop" in warnings_of(heap)[-1] and heap.damage == []
                 return
     pytest.skip("no limit was over while the memory was copied")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from images.heap import FREE_STATES, SHAPES, Arena, Image
 from images.layouts import GLIBCS, Glibc
-from support.library import chunks_at, heap_of
+from support.library import chunks_at, heap_of, warnings_of
 from support.programs import ask, c_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
@@ -49,7 +49,10 @@ def compare(heap: Heap, image: Image) -> None:
         if row != (chunk.address, chunk.size, chunk.state)
     ]
     assert not wrong, (len(wrong), wrong[:5], heap.damage[:5])
-    assert not heap.damage and not [w for w in heap.warnings if "resident" not in w], (heap.damage, heap.warnings)
+    assert not heap.damage and not [w for w in warnings_of(heap) if "resident" not in w], (
+        heap.damage,
+        warnings_of(heap),
+    )
     glibc = heap.allocator(GlibcAllocator)
     assert sum(tally.count for region in glibc.chunks.totals() for tally in region.states) == len(truth)
     mapped = sorted((chunk.base, chunk.chunk, chunk.size) for chunk in glibc.mapped)

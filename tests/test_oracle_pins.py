@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support import kernel
-from support.library import heap_of
+from support.library import heap_of, warnings_of
 from support.programs import FREE_THREADED, Running, ask, c_program, release_program, running
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
@@ -289,4 +289,4 @@ def test_no_references(rng: random.Random, tmp_path: Path, monkeypatch: pytest.M
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
         plain = pins(heap, 4096)
         assert with_paths(heap, plain, plain.pins) == plain and plain.pins
-        assert heap.warnings[-1:] == ["no paths are shown: not here"]
+        assert warnings_of(heap)[-1:] == ["no paths are shown: not here"]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support import busy, programs
+from support.library import warnings_of
 
 from gdbheap._native import Stop
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
@@ -188,7 +189,7 @@ def test_time_is_kept(tmp_path: Path) -> None:
             process.space.word(process.threads[0].thread_pointer)
         heap = Heap(process)
         assert process.cut_short is not None and heap.partial and heap.damage == []
-        assert "let go after" in heap.warnings[-1] and "--max-stop" in heap.warnings[-1]
+        assert "let go after" in warnings_of(heap)[-1] and "--max-stop" in warnings_of(heap)[-1]
         target.unharmed()
 
 

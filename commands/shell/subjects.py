@@ -59,6 +59,7 @@ from gdbheap.commands.surface.session import (
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
 from gdbheap.files import find_file, is_folder
 from gdbheap.report.text.numbers import is_name, parse_address
+from gdbheap.report.words.remarks import sentence_of
 from gdbheap.targets.typed_target import parse_target
 
 if TYPE_CHECKING:
@@ -388,7 +389,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
         look = read(str(target))
         found, kept = gather_look(look, words_of, names), look.snapshot
         partial = bool(kept.partial or kept.damaged)
-        met.append(TargetInfo(kept.target, kept.warnings, [], partial, kept.ledger.rss.bytes))
+        met.append(TargetInfo(kept.target, list(map(sentence_of, kept.warnings)), [], partial, kept.ledger.rss.bytes))
         return found
 
     is_kept = isinstance(target, str) and is_snapshot(target)

@@ -14,6 +14,7 @@ from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.style import FAULT, Style
 from gdbheap.report.text.tables import join
 from gdbheap.report.words.check import named
+from gdbheap.report.words.remarks import sentence_of
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class TargetInfo:
         last = heaps[-1].target
         # Before the warnings: finding a version may add some.
         target = {**last.describe(), **heaps[-1].versions}
-        warnings = [warning for heap in heaps for warning in heap.warnings]
+        warnings = [sentence_of(warning) for heap in heaps for warning in heap.warnings]
         damage = [named(place) for heap in heaps for place in heap.damage]
         partial = any(heap.partial for heap in heaps)
         refused = any(heap.target.refusal is not None for heap in heaps)
@@ -136,7 +137,7 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
     """Answer about two or more looks. The last one is described, and is the one that shares are of."""
     found = [look.snapshot for look in looks]
     last = found[-1]
-    warnings = list(dict.fromkeys(warning for look in found for warning in look.warnings))
+    warnings = list(dict.fromkeys(sentence_of(warning) for look in found for warning in look.warnings))
     partial = any(look.partial or look.damaged for look in found)
     info = TargetInfo(last.target, warnings, [], partial, last.ledger.rss.bytes)
     return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from weakref import proxy
 
 from gdbheap import _native
 from gdbheap.allocators.line_ids import LineId, PartId
 from gdbheap.allocators.recognised import OtherAllocator
 from gdbheap.layout.facts import Facts
+from gdbheap.remarks import RemarkId
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, subtract
 from gdbheap.targets.target import Damage, Target
@@ -218,8 +219,8 @@ class Surroundings(Protocol):
     def labelled(self, label: str) -> Progress:
         """Progress of long work under a name."""
 
-    def note(self, warning: str) -> None:
-        """A warning that belongs to every answer."""
+    def note(self, id: RemarkId, **values: Any) -> None:
+        """A remark that belongs to every answer; ``values`` are what its sentence needs."""
 
     def note_others(self, idle: bool) -> None:
         """Warn of allocators whose blocks are not walked, as the C library's are listed, which holds nothing if

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
@@ -36,7 +37,6 @@ OF_MALLOC = (
     "malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc", "operator new",
     "operator delete",
 )  # fmt: skip
-MAX_NAMED = 5
 
 
 def caught(found: _native.Damage, words: str) -> Damage:
@@ -83,12 +83,10 @@ class Inside:
         """Whether threads are inside that will go on."""
         return bool(self.threads) and not (self.unsure or self.failed)
 
-    def __str__(self) -> str:
-        """The threads in words."""
-        named = ", ".join(str(thread.tid) for thread in self.threads[:MAX_NAMED])
-        more = f" and {len(self.threads) - MAX_NAMED} others" if len(self.threads) > MAX_NAMED else ""
-        told = ", as far as can be told without names of functions" if self.unsure else ""
-        return f"{'threads' if len(self.threads) > 1 else 'thread'} {named}{more}{told}"
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the sentence of a remark needs of them."""
+        return {"threads": [thread.tid for thread in self.threads], "unsure": self.unsure}
 
 
 class _Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from gdbheap.allocators.allocator import A, Allocator, Block, WalkedBlocks
 from gdbheap.allocators.finding import MALLOC
@@ -12,6 +13,7 @@ from gdbheap.allocators.runtimes import Runtime, find_runtimes
 from gdbheap.errors import GdbheapError, NotAPython, NotInUse, one_line, or_none
 from gdbheap.host.tmpfs import memory_devices
 from gdbheap.layout.facts import Facts
+from gdbheap.remarks import Remark, RemarkId
 from gdbheap.targets.ended_stacks import EndedStack, find_ended
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.parts import Parts, part
@@ -33,7 +35,7 @@ class AllocatedMemory(Parts):
         self.progress, self.kinds = progress, tuple(kinds)
         self.facts = Facts()
         self._allocators: dict[type[Allocator], Allocator] = {}
-        self._notes: list[str] = []
+        self._remarks: list[Remark] = []
 
     def allocator(self, kind: type[A]) -> A:
         """An allocator of this target. Raises NotAPython, NotInUse, or Unsupported."""
@@ -120,19 +122,12 @@ class AllocatedMemory(Parts):
         ``idle``."""
         other = self.other_allocator
         if other is None and idle and self.standing_in:
-            *first, last = (found.title for found in self.standing_in)
-            names = f"{', '.join(first)} and {last}" if first else last
-            self.note(f"{MALLOC.name}'s malloc holds nothing: {names} is here in its place")
+            self.note("served-by-others", malloc=MALLOC.name, titles=[found.title for found in self.standing_in])
         elif other is None and idle:
-            cause = "nobody has called it, or because another allocator is used that cannot be recognised"
-            then = "the memory of such an allocator counts as other memory"
-            self.note(f"{MALLOC.name}'s malloc holds nothing, because {cause}: {then}")
+            self.note("malloc-holds-nothing", malloc=MALLOC.name)
         elif other is not None:
-            name, where = other.kind.name, f"{one_line(other.path)}, {other.evidence}"
-            empty = f"malloc here is {name}'s ({where}) and {MALLOC.name}'s own arenas are empty"
-            self.note(
-                f"{empty if idle else f'{name} is here too ({where})'}: {name}'s blocks are not walked and not counted"
-            )
+            shows = {"path": one_line(other.path), "evidence": other.evidence}
+            self.note("other-malloc", malloc=MALLOC.name, name=other.kind.name, **shows, idle=idle)
 
     @part("used blocks")
     def used_blocks(self) -> int:
@@ -273,10 +268,11 @@ class AllocatedMemory(Parts):
 
         return report
 
-    def note(self, warning: str) -> None:
-        """Add a warning to the answer, once."""
-        if warning not in self._notes:
-            self._notes.append(warning)
+    def note(self, id: RemarkId, **values: Any) -> None:
+        """Add a remark to the answer, once; ``values`` are what its sentence needs."""
+        remark = Remark(id, values)
+        if remark not in self._remarks:
+            self._remarks.append(remark)
 
     @property
     def damage(self) -> list[Damage]:

@@ -250,7 +250,7 @@ class _Survey:
             dict.fromkeys(kinds, 0), set(census.contested), "together", MAX_OBJECTS, self._heap.python.classifying
         )
         if found.count > len(found.rows):
-            self._heap.note(f"there are {found.count:,} arrays or tables: only the largest {MAX_OBJECTS:,} are listed")
+            self._heap.note("too-many-arrays", count=found.count, most=MAX_OBJECTS)
         rows = [(row.address, kinds[row.type_address]) for row in found.rows]
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
@@ -273,7 +273,7 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
     found = list(survey.rows())
     _note_unread(heap, survey)
     if survey.doubted:
-        heap.note(f"{survey.doubted:,} objects that look like arrays or tables are left out: their memory is not there")
+        heap.note("arrays-not-there", count=survey.doubted)
     total = sum(_own(row) for row in found)
     found = [row for row in found if (row.frame.bytes or 0) >= minimum]
     found.sort(key=lambda row: (-(row.frame.bytes or 0), row.frame.address))
@@ -322,9 +322,9 @@ def _note_unread(heap: Heap, survey: _Survey) -> None:
         if survey.frames.what(row.address) is None:
             for kind in survey.frames.fields.kinds(row.address).intersection(UNREAD):
                 counts[kind] = counts.get(kind, 0) + row.live.count
-    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()) if count)
+    told = {kind: count for kind, count in counts.items() if count}
     if told:
-        heap.note(f"values of these types are not read: {told} have no row")
+        heap.note("values-not-read", counts=told)
 
 
 def _own(row: _Surveyed) -> int:

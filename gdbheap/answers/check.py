@@ -36,7 +36,7 @@ def check(heap: Heap) -> Check:
     for content in heap.asked_contents:
         content.check()
     for kind, error in heap.unknown_allocators.items():
-        heap.note(f"{error}: {kind.title} is not checked")
+        heap.note("allocator-not-checked", error=str(error), allocator=kind.title)
     pages, slabs, spans = (counts[name] for name in ("pages", "slabs", "spans"))
     regions, chunks, pools = (counts[name] for name in ("regions", "chunks", "pools"))
     abort = abort_of(heap)

@@ -148,7 +148,7 @@ def _stretches(heap: Heap) -> list[Drawn]:
     try:
         heap.require_malloc()
     except GdbheapError as error:
-        heap.note(f"{error}: malloc's memory is drawn as other memory")
+        heap.note("malloc-drawn-as-other", error=str(error))
     found = [drawn for allocator in heap.allocators for drawn in allocator.drawn()]
     return found + [Drawn(start, end, "other memory", "other") for start, end in _touched(heap, heap.unwalked_ranges())]
 

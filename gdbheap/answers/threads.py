@@ -143,7 +143,7 @@ def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Runni
     those that it called from Python. All of C are left out where no call of the loop can be told by its name."""
     stack = frames_of(heap.target, state.thread) if state.thread is not None else []
     if not any(_is_loop(frame.function) for frame in stack):
-        heap.note("a stack has no call of the interpreter's loop by name: frames of C are left out there")
+        heap.note("no-python-calls")
         return frames
     found: list[Running] = []
     left = list(zip(state.frames, frames))

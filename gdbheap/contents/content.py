@@ -26,7 +26,6 @@ __all__ = ["Content", "ContentHolder", "KnownContents"]
 
 C = TypeVar("C", bound="Content")
 N = TypeVar("N", bound=Nodes)
-CUT_OFF = "not all references could be read: a holder has at least the bytes that are listed for it"
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class KnownContents(AllocatedMemory, ABC):
     def told(self, references: N) -> N:
         """The graph; a warning says if it is cut."""
         if references.graph.is_cut:
-            self.note(CUT_OFF)
+            self.note("cut-graph")
         return references
 
 

@@ -66,9 +66,7 @@ def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool 
     is quick. What the target does not have is a table without rows."""
     found, maker = Gathered(), _Maker(heap, words, graph)
     if "edges" in wanted and graph is not True and not maker.is_quick:
-        heap.note(
-            f"of more than {MAX_GRAPH_BLOCKS:,} blocks: edges, and what blocks retain, are left out without --edges"
-        )
+        heap.note("edges-left-out", blocks=MAX_GRAPH_BLOCKS)
     # The row of the look comes last: it tells of what was met on the way.
     for table in sorted(TABLES, key=lambda table: table.name == SNAPSHOTS):
         if table.name in wanted:
@@ -307,9 +305,7 @@ class _Maker:
             types = [texts.get(number) or "(block)" for number in numbers]
         called, whole = name_edges(self.heap.target, nodes, self._holders)
         if not whole:
-            self.heap.note(
-                f"only about {MOST_NAMED:,} references were named, those near the roots: the others have numbers"
-            )
+            self.heap.note("edges-numbered", most=MOST_NAMED)
         beside = self._structures if self.heap.python.is_known else None
         return NamedGraph(nodes.graph, types, [root.name for root in nodes.roots], called, beside)
 

@@ -312,6 +312,6 @@ def _settle(heap: Heap, sums: Sums) -> Sums:
     missing = rss.bytes - found.resident
     swapped = (rss.swap or 0) - found.swapped
     if missing < 0:
-        heap.note(f"zero pages cannot be told apart: the lines add up to {-missing} bytes more than the kernel's Rss")
+        heap.note("zero-pages", bytes=-missing)
     beyond = Sum(resident=max(0, missing), swapped=max(0, swapped))
     return {**sums, UNEXPLAINED: sums.get(UNEXPLAINED, Sum()) + beyond}

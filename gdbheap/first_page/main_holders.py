@@ -82,7 +82,7 @@ def main_holders(
                 first = first_holders(heap, budget)
                 rows += first.rows
     except GdbheapError as error:
-        heap.note(f"holders are not known: {error}")
+        heap.note("holders-not-known", error=str(error))
     # Where nobody knows what is resident, shares are of what is in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
     rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
@@ -99,7 +99,7 @@ def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
     try:
         return with_traits(heap, with_others(heap, rows))
     except GdbheapError as error:
-        heap.note(f"who else holds it is not known: {error}")
+        heap.note("others-hold-not-known", error=str(error))
         return rows
 
 

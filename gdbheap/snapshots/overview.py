@@ -24,6 +24,7 @@ from gdbheap.errors import GdbheapError, NotAPython, Unsupported
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, ledger_and_holders
 from gdbheap.heap import Heap
+from gdbheap.remarks import Remark
 from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, budget_of, time_of
 from gdbheap.snapshots.type_places import CELLS, Places, places_on
 from gdbheap.targets.target import Damage
@@ -74,7 +75,7 @@ class Overview:
     info: Asked[Info]
     lines: Asked[list[ThreadLines]] = field(default_factory=lambda: Asked(None, NOT_KEPT))
     names: list[ThreadName] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str | Remark] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     partial: bool = False
     holders: list[MainHolder] | None = None

@@ -25,6 +25,7 @@ from gdbheap.first_page.ledger import Ledger, ledger_and_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders
 from gdbheap.heap import Heap
 from gdbheap.host.headroom import group_limit
+from gdbheap.remarks import Remark
 from gdbheap.snapshots.blocks import BlockTable, list_blocks
 
 __all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "as_written", "budget_of", "take", "time_of"]
@@ -67,7 +68,7 @@ class Snapshot:
     ledger: Ledger
     limit: int | None = None
     partial: bool = False
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str | Remark] = field(default_factory=list)
     damaged: int = 0
     arenas: Arenas | None = None
     holes: Holes | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gdbheap.allocators.allocator import Allocator, Block
-from support.library import heap_of
+from support.library import heap_of, warnings_of
 from support.programs import Running, why_no_cores
 from support.tables import busy, held
 
@@ -70,9 +70,9 @@ def look(subject: Subject, target: str, folder: Path) -> Instant:
         known = {block.address for _row, block in blocks if block is not None}
         used = {address for address, _size in found.first_used(0, 1 << 62, 1 << 62)}
         found.check()
-        noted = any(warning.startswith(CAUGHT) for warning in heap.warnings)
+        noted = any(warning.startswith(CAUGHT) for warning in warnings_of(heap))
         lasting = [row for row in (*heap.damage, *found.damage) if not row.transient]
-        assert not lasting, (lasting[:5], heap.warnings)
+        assert not lasting, (lasting[:5], warnings_of(heap))
         assert noted or not heap.damage, heap.damage
         return Instant(off, frozenset(used - known), noted)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from gdbheap import _native
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.heap import Heap
+from gdbheap.report.words.remarks import sentence_of
 from gdbheap.targets.core import Core
 from gdbheap.targets.process import stopped
 from support.programs import program_of
@@ -21,6 +22,11 @@ def heap_of(target: str) -> Iterator[Heap]:
             yield Heap(process)
     else:
         yield Heap(Core(target, program_of(target)))
+
+
+def warnings_of(heap: Heap) -> list[str]:
+    """Return the warnings of a heap, as a reader gets them."""
+    return [sentence_of(warning) for warning in heap.warnings]
 
 
 def blocks(chunks: _native.Chunks, addresses: Sequence[int]) -> list[tuple[int, int, str] | None]:

@@ -277,9 +277,7 @@ class GlibcAllocator(Allocator):
     def predict(self, pad: int = 0) -> Trim:
         """What ``malloc_trim(pad)`` would give back."""
         if self.target.locked:
-            self._around.note(
-                "memory is locked (mlock): of that the kernel takes back nothing but the end of the break"
-            )
+            self._around.note("locked")
         return predict(self.target, self.malloc, self.chunks, pad)
 
     @cached_property
@@ -335,10 +333,7 @@ class GlibcAllocator(Allocator):
     def _explained(self, found: list[Damage]) -> list[Damage]:
         caught = self._changes.explain(found, self.chunks.arena_of)
         if any(caught):
-            names = (
-                ", ".join(str(thread.tid) for thread in self._changes.inside[:5]) or "one that holds an arena's lock"
-            )
-            self._around.note(f"stopped inside malloc: thread {names}; lists and sizes may be half changed there")
+            self._around.note("malloc-moving", threads=[thread.tid for thread in self._changes.inside])
         return [replace(damage, transient=True) if by_thread else damage for damage, by_thread in zip(found, caught)]
 
     @cached_property

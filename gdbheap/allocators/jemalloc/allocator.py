@@ -105,17 +105,10 @@ class JemallocLibraries(SeveralAllocators):
         found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
         for index, astray in enumerate(found.astray):
             if astray:
-                self._around.note(
-                    f"{astray:,} bytes of blocks of jemalloc in {self.owner(index)} are of its huge page allocator "
-                    "(opt.hpa), of which no tables were found: what is free between them counts as other memory"
-                )
+                self._around.note("jemalloc-of-huge-pages", astray=astray, module=self.owner(index))
         for index, caches in enumerate(found.caches):
             if not caches:
-                owner = self.owner(index)
-                self._around.note(
-                    f"no thread's cache of jemalloc was found in {owner}: blocks that one has count as used "
-                    "(there is none with MALLOC_CONF=tcache:false)"
-                )
+                self._around.note("jemalloc-no-cache", module=self.owner(index))
         return found
 
     @cached_property
@@ -264,14 +257,8 @@ class JemallocLibraries(SeveralAllocators):
         self.damage.extend(caught(found, CAUGHT) if self._is_passing else Damage.of(found) for found in off)
         if (off or store.unfit) and self._is_passing:
             moving = store.moving
-            self._around.note(
-                f"{CAUGHT}: {inside} may be just changing extents, a slab or a cache ({moving.extents} extents "
-                f"without a class or a lasting state, {moving.both} blocks both cached and free, {moving.astray} "
-                f"entries of caches that lead to no block, {self._slabs_off} slabs whose count is off)"
-            )
+            counts = {"extents": moving.extents, "both": moving.both, "astray": moving.astray, "slabs": self._slabs_off}
+            self._around.note("jemalloc-extents-moving", **inside.told, **counts)
         elif inside.is_sure:
-            self._around.note(
-                f"{CAUGHT}: {inside} may be just moving free blocks between slabs and a cache, which count as used, "
-                "or as cached still"
-            )
+            self._around.note("jemalloc-blocks-moving", **inside.told)
         return Looked({"slabs": store.run_count})

@@ -39,7 +39,6 @@ from gdbheap.targets.target import Damage, Target
 NAME = LineId("mallocng")
 USED, FREE, SLACK, OVERHEAD = lines_below(NAME, "used", "free", "slack", "overhead")
 SLOT_HEADER = "header of a slot in use"
-MOVING = "caught inside mallocng"
 PARTS = {
     "header": "header of a group of mallocng",
     "slack": "rest of a slot of mallocng",
@@ -201,8 +200,6 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         passing = [row.damage for row in self.store.misfits if row.transient and row.damage.address not in known]
         self.damage.extend(Damage.of(row, transient=True) for row in passing)
         if self.store.moving or any(row.transient for row in self.damage):
-            count = self.store.moving
-            moving = f" ({count} slots are being handed out or given back)" if count else ""
-            self._around.note(f"{MOVING}: a thread was just changing a group{moving}")
+            self._around.note("mallocng-moving", slots=self.store.moving)
         slots = sum(row.used + row.free for row in self.store.classes())
         return Looked({"regions": len(self.store.regions()), "chunks": slots})

@@ -23,7 +23,7 @@ from gdbheap.allocators.allocator import (
 from gdbheap.allocators.carriers import carriers, need_python
 from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
-from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
+from gdbheap.allocators.mimalloc.miscounted import FUNCTIONS, OWN_STATES, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, find_roots
 from gdbheap.allocators.mimalloc.segments import Mimalloc
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
@@ -147,8 +147,7 @@ class MimallocAllocator(StoreAllocator):
             modules = [module] if module else carriers(self.target)
             inside = Inside.of(self, modules, FUNCTIONS, OWN_STATES)
             if passing := add_miscounted(self.damage, self.store.miscounted, inside):
-                pages = "1 page" if passing == 1 else f"{passing} pages"
-                self._around.note(f"{CAUGHT}: {inside} may be just changing {pages}")
+                self._around.note("mimalloc-pages-moving", **inside.told, pages=passing)
         return Looked({"pages": self.store.page_count})
 
 

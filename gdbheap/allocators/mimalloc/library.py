@@ -25,7 +25,7 @@ from gdbheap.allocators.allocator import (
 from gdbheap.allocators.inside import Inside
 from gdbheap.allocators.line_ids import UNEXPLAINED, LineId, lines_below
 from gdbheap.allocators.mimalloc.allocator import is_pythons
-from gdbheap.allocators.mimalloc.miscounted import CAUGHT, FUNCTIONS, OWN_STATES, add_miscounted
+from gdbheap.allocators.mimalloc.miscounted import FUNCTIONS, OWN_STATES, add_miscounted
 from gdbheap.allocators.mimalloc.roots import Root, anonymous_ranges, find_roots, is_in
 from gdbheap.allocators.runtimes import NAME_LIMIT, file_name
 from gdbheap.allocators.several import SeveralAllocators
@@ -81,10 +81,8 @@ class MimallocLibraries(SeveralAllocators):
         found = find_roots(self.target)
         self.roots = [root for root in found.roots if not is_pythons(self.target, root)]
         for refused in found.refused:
-            around.note(
-                f"what looks like mimalloc's in {one_line(file_name(refused.module.path), NAME_LIMIT)} is laid out as "
-                f"no release that is known ({refused.nearest}): its blocks are not walked, its memory counts as other"
-            )
+            module = one_line(file_name(refused.module.path), NAME_LIMIT)
+            around.note("mimalloc-not-known", module=module, nearest=str(refused.nearest))
         if not self.roots:
             raise NotInUse("no mimalloc: no segments of it, and no map of pages")
         for index, root in enumerate(self.roots):
@@ -277,8 +275,7 @@ class MimallocLibraries(SeveralAllocators):
         inside = self._inside
         passing = add_miscounted(self.damage, self.store.miscounted, inside)
         if passing:
-            pages = "1 page" if passing == 1 else f"{passing} pages"
-            self._around.note(f"{CAUGHT}: {inside} may be just changing a page ({pages} whose count or lists are off)")
+            self._around.note("mimalloc-pages-moving", **inside.told, pages=passing)
         elif inside.is_sure:
-            self._around.note(f"{CAUGHT}: {inside} may be just moving a list of free blocks, which count as used")
+            self._around.note("mimalloc-lists-moving", **inside.told)
         return Looked({"pages": self.store.page_count})

@@ -39,7 +39,6 @@ from gdbheap.targets.target import Damage, Target
 
 NAME = LineId("oldmalloc")
 USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
-MOVING = "caught inside oldmalloc: chunks are free and in no bin"
 
 
 def find_mal(target: Target) -> tuple[LoadedObject, int] | None:
@@ -162,7 +161,7 @@ class OldmallocAllocator(ListingAllocator):
     def check(self) -> Looked:
         """Each chunk's head was compared with the next one's, and the free ones with the bins."""
         if any(row.transient for row in self.damage):
-            self._around.note(MOVING)
+            self._around.note("oldmalloc-moving")
         return Looked(
             {"regions": len(self.store.regions()), "chunks": sum(r.used + r.free for r in self.store.sizes())}
         )

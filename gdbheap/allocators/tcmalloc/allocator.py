@@ -110,9 +110,7 @@ class TcmallocLibraries(SeveralAllocators):
 
     def _warn(self, owner: str, caches: int | None) -> None:
         if caches is None:
-            self._around.note(
-                f"no central lists of tcmalloc were found in {owner}: blocks in transfer caches count as used"
-            )
+            self._around.note("tcmalloc-no-lists", module=owner)
 
     @cached_property
     def damage(self) -> list[Damage]:
@@ -227,13 +225,8 @@ class TcmallocLibraries(SeveralAllocators):
         self.damage.extend(caught(found, CAUGHT) if passing else Damage.of(found) for found in off)
         if off and passing:
             moving = store.moving
-            self._around.note(
-                f"{CAUGHT}: {inside} may be just changing a span or a cache ({moving.locked} central lists are "
-                f"locked, {moving.chains} lists of free blocks are not as they say, {moving.astray} of their entries "
-                f"lead to no block of theirs, {len(store.miscounted)} spans whose count is off)"
-            )
+            counts = {"locked": moving.locked, "chains": moving.chains, "astray": moving.astray}
+            self._around.note("tcmalloc-spans-moving", **inside.told, **counts, spans=len(store.miscounted))
         elif inside.is_sure:
-            self._around.note(
-                f"{CAUGHT}: {inside} may be just moving free blocks between spans and a cache, which count as used"
-            )
+            self._around.note("tcmalloc-blocks-moving", **inside.told)
         return Looked({"spans": store.run_count})

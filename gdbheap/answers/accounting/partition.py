@@ -113,7 +113,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
     if heap.target.refusal is None:
         layout.build()
     else:
-        heap.note(f"{heap.target.refusal}: memory is told apart by its mappings alone, not by what is in use")
+        heap.note("mappings-alone", error=str(heap.target.refusal))
         layout.add_rest()
     return _Sweep(heap, layout, cuts).run()
 
@@ -158,7 +158,7 @@ class _Sweep:
         for start, end, owner in self._layout.pieces:
             if start < at:
                 whose = owner if isinstance(owner, str) else owner.title
-                self._heap.note(f"two owners claim the bytes at {start:#x}: they do not count for {whose}, the second")
+                self._heap.note("two-owners", address=start, owner=whose)
                 start = at
             if start < end:
                 at = self._add(start, end, owner)
@@ -230,7 +230,7 @@ class _Layout:
         try:
             heap.require_malloc()
         except GdbheapError as error:
-            heap.note(f"{error}: malloc's memory counts as other memory")
+            heap.note("malloc-is-other", error=str(error))
         for allocator in heap.allocators:
             self._add(allocator)
         walked = joined(sorted(self.walked))
@@ -245,7 +245,7 @@ class _Layout:
         try:
             found = list(allocator.pieces())
         except GdbheapError as error:
-            self._heap.note(f"{error}: the memory of {allocator.title} counts as other memory")
+            self._heap.note("allocator-is-other", error=str(error), allocator=allocator.title)
             return
         self.allocators.append(allocator)
         self.walked.update((piece.start, piece.end) for piece in found if piece.owner is None)

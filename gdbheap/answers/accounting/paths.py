@@ -31,11 +31,10 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
         graph, paths = heap.references.graph, heap.paths
         name_tables(heap)
     except GdbheapError as error:
-        heap.note(f"no paths are shown: {error}")
+        heap.note("no-paths", error=str(error))
         return {}
     if len(wanted) > MAX_PATHS:
-        first = f"the first {MAX_PATHS:,} of {len(wanted):,} blocks"
-        heap.note(f"paths are shown for {first}: no path is shown for the others")
+        heap.note("first-paths", most=MAX_PATHS, blocks=len(wanted))
     found = {}
     for address in wanted[:MAX_PATHS]:
         number = graph.find(address)

@@ -26,6 +26,7 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.words import container
 from gdbheap.report.words.ledger import decision
+from gdbheap.report.words.remarks import sentence_of
 from gdbheap.report.words.verdict import program_text, verdict
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _lead(found: Overview, style: Style) -> str:
     partial = "This is not whole: something was damaged, cut off, or could not be read." if found.partial else ""
     return (
         f'<p class="lead">{safe(verdict(found.ledger, style), 1000)}</p>\n'
-        f"{paragraph(partial, 'warning')}{listed(found.warnings, 'warnings')}{_figures(found)}"
+        f"{paragraph(partial, 'warning')}{listed(map(sentence_of, found.warnings), 'warnings')}{_figures(found)}"
     )
 
 

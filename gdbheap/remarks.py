@@ -1,0 +1,43 @@
+"""What an answer lacks, or where it may be wrong, as records; ``report/words/remarks.py`` has their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+__all__ = ["Remark", "RemarkId"]
+
+RemarkId = Literal[
+    "allocator-is-other", "allocator-not-checked", "arrays-not-there", "containers-cut-off", "containers-not-told",
+    "cut-graph", "edges-left-out", "edges-numbered", "first-paths", "holders-not-known", "jemalloc-blocks-moving",
+    "jemalloc-extents-moving", "jemalloc-no-cache", "jemalloc-of-huge-pages", "locked", "malloc-drawn-as-other",
+    "malloc-holds-nothing", "malloc-is-other", "malloc-moving", "mallocng-moving", "mappings-alone",
+    "mimalloc-lists-moving", "mimalloc-not-known", "mimalloc-pages-moving", "no-paths", "no-python-calls",
+    "no-types-drawn", "oldmalloc-moving", "other-malloc", "others-hold-not-known", "served-by-others", "since-another",
+    "tcmalloc-blocks-moving", "tcmalloc-no-lists", "tcmalloc-spans-moving", "too-many-arrays", "two-owners",
+    "values-not-read", "zero-pages",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Which one it is (``RemarkId``; one that was read from a file may be of a later release), and what its sentence
+    needs, by name: texts, numbers, and lists or dicts of these."""
+
+    id: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def changed(self, change: Callable[[str], str]) -> Remark:
+        """The remark with each of its texts changed."""
+        return replace(self, values={name: _changed(value, change) for name, value in self.values.items()})
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_changed(item, change) for item in value]
+    if isinstance(value, Mapping):
+        return {change(key): _changed(item, change) for key, item in value.items()}
+    return value
