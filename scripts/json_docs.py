@@ -36,8 +36,8 @@ Its keys are these, and those of its command.
 """
 SHARED = "\n## Records of several commands\n"
 HEAD = "\n| key | type | unit | what it says |\n| --- | --- | --- | --- |\n"
-# No answer needs to say which it is.
-END_OF_SENTENCE = re.compile(r"(?<=[.:])\s")
+# What follows is for those who read the code.
+END_OF_PHRASE = re.compile(r"[.:;](?:\s|$)| \(")
 
 
 def page() -> str:
@@ -60,9 +60,9 @@ def _record(kind: type[Any]) -> str:
 
 
 def _summary(kind: type[Any]) -> str:
-    """The first sentence of its docstring."""
+    """The first phrase of its docstring."""
     text = " ".join((kind.__doc__ or "").split()).replace("``", "`")
-    return END_OF_SENTENCE.split(text, maxsplit=1)[0].rstrip(":") if text else ""
+    return f"{END_OF_PHRASE.split(text, maxsplit=1)[0]}."
 
 
 def _row(field: Field) -> str:

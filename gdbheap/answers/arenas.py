@@ -64,7 +64,7 @@ class Mmapped:
 
 @dataclass(frozen=True)
 class Total:
-    """All arenas and the mmapped chunks, as under ``malloc_stats``' "Total (incl. mmap)"."""
+    """All arenas and the mmapped chunks, as ``malloc_stats`` counts them in all."""
 
     system: int
     in_use: int

@@ -22,11 +22,11 @@ class Limit:
 
 @dataclass(frozen=True)
 class Event:
-    """``event``: "began" (a process is watched from now on), "ended", "killed" (the kernel killed a process of
-    ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its code is still
-    changed), "missed" (a look failed), "left-out" (``pids`` are meant and not watched), "serving" (metrics are to be
-    had at ``url``), "acted", "end" (nothing is watched any more). ``why``: "count", "ended" (all processes),
-    "duration", "asked"."""
+    """What a watch tells; ``event``: "began" (a process is watched from now on), "ended", "killed" (the kernel
+    killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its
+    code is still changed), "missed" (a look failed), "left-out" (``pids`` are meant and not watched), "serving"
+    (metrics are to be had at ``url``), "acted", "end" (nothing is watched any more). ``why``: "count", "ended" (all
+    processes), "duration", "asked"."""
 
     event: str
     time: float
