@@ -1955,6 +1955,7 @@ class Unwound:
     starts: Final[list[int]]
     cut: Final[str]
     unknown: Final[int | None]
+    saved: Final[list[tuple[int, int, int]]]
 
 class Unwinder:
     def __init__(self, modules: Sequence[Module], room: int) -> None: ...

@@ -124,12 +124,20 @@ def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> N
     assert f"Not in this list: {mebibytes}." in text
 
 
-def test_frame_of_a_saved_register(rng: random.Random, tmp_path: Path) -> None:
-    """A variable in a register that the C library's functions saved is its own function's."""
-    with running(started("register", rng.randrange(8, 64), tmp_path), tmp_path) as target:
+@pytest.mark.parametrize(
+    ("mode", "where"),
+    [
+        ("register", "keep_in_register"),
+        ("caller", "keep_over_call"),
+        ("read", "keep_over_read"),
+    ],
+)
+def test_function_of_a_variable_in_a_register(mode: str, where: str, rng: random.Random, tmp_path: Path) -> None:
+    """A variable in a register, also in one that other functions saved, is that of the function that has it there."""
+    with running(started(mode, rng.randrange(8, 64), tmp_path), tmp_path) as target:
         page = ask("", str(target.pid))
     path = page["holders"][0]["path"]
-    assert ", in the frame of keep_in_register" in path, path
+    assert f" of {where}" in path and "wait_with_registers" not in path, path
 
 
 def test_buffers_of_node(rng: random.Random, tmp_path: Path) -> None:

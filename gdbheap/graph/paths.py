@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Protocol
 
 from gdbheap import _native
+from gdbheap.errors import Fault
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.nodes import Node, Nodes
-from gdbheap.graph.roots import DATA, GLOBAL, STACK, BlockRoot, thread_variables
+from gdbheap.graph.roots import DATA, GLOBAL, REGISTERS, STACK, BlockRoot, thread_variables
 from gdbheap.targets.code_places import LIBCS
-from gdbheap.targets.frames import Frame, frames_of
+from gdbheap.targets.frames import Frame, frame_of_register, frame_of_variable, frames_of, register_numbers
+from gdbheap.targets.ranges import Ranges
 
 STEPS_AT_EACH_END = 100
+# So many words of a stack that lead to one block are looked at.
+MAX_PLACES = 32
 BLOCK = "block"
 # What is in use and no living object's; without a type it is a block that Python 2 keeps for numbers.
 IDLE, NUMBERS = "idle", "block of free numbers"
@@ -107,7 +112,7 @@ class BlockPaths:
         beginning."""
         place = self._place(holder, target)
         if isinstance(holder.root, BlockRoot):
-            return Word(self._of_root(holder.root, place))
+            return Word(self._of_root(holder.root, place, target))
         if place is None:
             return Word("leads to it")
         inside = self.references.target.space.word(place) - target.block
@@ -115,14 +120,30 @@ class BlockPaths:
         return Word(f"{place - holder.block:+#x}{into}")
 
     def _place(self, holder: Node, target: Node) -> int | None:
-        """The address of the word."""
-        low, high = target.block, target.block + max(target.size, 1)
-        ranges = holder.root.ranges if holder.root is not None else [(holder.block, holder.block + holder.size)]
-        space = self.references.target.space
-        found = (_native.find_pointer(space, start, end, low, high) for start, end in ranges)
-        return next((place for place in found if place is not None), None)
+        """The address of the word; on a stack that of a register which was saved, rather than of one that may be left
+        over from a call."""
+        root = holder.root
+        places = self._places(root.ranges if root is not None else [(holder.block, holder.block + holder.size)], target)
+        first = next(places, None)
+        if first is None or not isinstance(root, BlockRoot) or root.part != STACK:
+            return first
+        saved = {place for frame in self._frames_of(root) for place in frame.saved}
+        return next((place for place in islice(chain([first], places), MAX_PLACES) if place in saved), first)
 
-    def _of_root(self, root: BlockRoot, place: int | None) -> str:
+    def _places(self, ranges: Ranges, target: Node) -> Iterator[int]:
+        """Yield the addresses of the words that lead to a node."""
+        low, high = target.block, target.block + max(target.size, 1)
+        space = self.references.target.space
+        for start, end in ranges:
+            place = _native.find_pointer(space, start, end, low, high)
+            while place is not None:
+                yield place
+                place = _native.find_pointer(space, place + space.machine.word, end, low, high)
+
+    def _of_root(self, root: BlockRoot, place: int | None, target: Node) -> str:
+        if root.part == REGISTERS:
+            function = self._with_register(root, target)
+            return root.name if function is None else f"{root.name}, a variable of {function}"
         if place is None:
             return root.name
         if root.kind == GLOBAL:
@@ -130,14 +151,36 @@ class BlockPaths:
             return f"{root.part}{_offset(place - start)} in {root.owner.rsplit('/', 1)[-1]}"
         if root.thread is not None and root.part == DATA:
             return self._of_thread(root, place - root.thread.thread_pointer)
-        frames = [frame for frame in self._frames_of(root) if place < frame.end]
-        if not frames or place < frames[0].start:
+        known = self._frames_of(root)
+        frames = [frame for frame in known if place < frame.end]
+        if not frames:
             return root.name
-        return f"{root.name}, in the frame of {self._function(frames)}"
+        if place < frames[0].start:
+            # Below the stack pointer words are mostly left over.
+            function = self._with_register(root, target)
+            return root.name if function is None else f"{root.name}, in the frame of {function}"
+        saver = frame_of_variable(known, place, self._word) if place in frames[0].saved else None
+        return f"{root.name}, in the frame of {self._function(frames) if saver is None else saver.function}"
+
+    def _with_register(self, root: BlockRoot, target: Node) -> str | None:
+        """Return the function that has a variable in a register of the root's thread which leads to ``target``."""
+        registers = register_numbers([] if root.thread is None else root.thread.registers)
+        low, high = target.block, target.block + max(target.size, 1)
+        numbers = [number for number, value in registers.items() if low <= value < high]
+        frames = self._frames_of(root) if numbers else []
+        owners = (frame_of_register(frames, number, registers[number], self._word) for number in numbers)
+        return next((frame.function for frame in owners if frame is not None), None)
+
+    def _word(self, place: int) -> int:
+        """Return the word at a place, 0 where none can be read."""
+        try:
+            return self.references.target.space.word(place)
+        except Fault:
+            return 0
 
     def _function(self, frames: Sequence[Frame]) -> str:
-        """Name the function of the first frame that is not the C library's, whose functions save registers of their
-        callers in their own frames."""
+        """Name the function of the first frame that is not the C library's, whose functions have what their callers
+        gave them in their own frames, too."""
         own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
         return own.function if own is frames[0] else f"{own.function} or below"
 
@@ -155,8 +198,8 @@ class BlockPaths:
         return root.name
 
     def _frames_of(self, root: BlockRoot) -> list[Frame]:
-        """Those on the stack that the root is."""
-        if root.part != STACK or root.thread is None:
+        """Those of the thread whose stack, or registers, the root is."""
+        if root.part not in (STACK, REGISTERS) or root.thread is None:
             return []
         if root.thread.tid not in self._frames:
             self._frames[root.thread.tid] = frames_of(self.references.target, root.thread)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from gdbheap import _native
@@ -12,7 +13,10 @@ from gdbheap.targets.functions import Functions
 from gdbheap.targets.target import Target, Thread
 from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
-__all__ = ["Frame", "frames_of", "function_at"]
+__all__ = ["Frame", "frame_of_register", "frame_of_variable", "frames_of", "function_at", "register_numbers"]
+
+# rbx, rbp and r12 to r15, as DWARF numbers them.
+KEPT = (3, 6, 12, 13, 14, 15)
 
 # Of the files of a target that were looked into.
 _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
@@ -20,12 +24,14 @@ _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame [start, end) on a stack, its function: by name, or as ``object+0x1234``, and where that is."""
+    """A frame [start, end) on a stack, its function: by name, or as ``object+0x1234``, and where that is. ``saved``:
+    the registers, as DWARF numbers them, that it keeps for its callers, by where it saved them."""
 
     start: int
     end: int
     function: str
     counter: int
+    saved: dict[int, int] = field(default_factory=dict)
 
 
 def frames_of(target: Target, thread: Thread) -> list[Frame]:
@@ -43,8 +49,36 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
     for place, (counter, start, end) in enumerate(pairs):
         # A return address is behind the call.
         at = counter - bool(place)
-        frames.append(Frame(start, end, function_at(target, at, names), at))
+        saved = {where: register for number, register, where in found.saved if number == place}
+        frames.append(Frame(start, end, function_at(target, at, names), at, saved))
     return frames
+
+
+def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int], int]) -> Frame | None:
+    """Return the frame whose function has the variable at ``place``: the one that this lies in, unless it is a register
+    that its function saved for a caller; None where no frame lies there, or it is not known whose the register was.
+    ``word``: reads the stack."""
+    numbers = [number for number, frame in enumerate(frames) if frame.start <= place < frame.end]
+    if not numbers:
+        return None
+    frame, callers = frames[numbers[0]], frames[numbers[0] + 1 :]
+    return frame if place not in frame.saved else frame_of_register(callers, frame.saved[place], word(place), word)
+
+
+def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: Callable[[int], int]) -> Frame | None:
+    """Return the first frame, innermost first, whose function has a ``value`` in a register that functions must keep:
+    it saved another one that its callers had there. None where none does."""
+    for frame in frames:
+        places = [place for place, number in frame.saved.items() if number == register]
+        if any(word(place) != value for place in places):
+            return frame
+    return None
+
+
+def register_numbers(registers: Sequence[int]) -> dict[int, int]:
+    """Return what the registers of a thread have that functions must keep for their callers, by the number that DWARF
+    gives them."""
+    return {number: registers[DWARF[number]] for number in KEPT if DWARF[number] < len(registers)}
 
 
 def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:

@@ -112,6 +112,33 @@ static __attribute__((noinline)) int keep_in_register(void)
     return kept[line & 63];
 }
 
+/* Saves all registers that its callers may have something in. */
+static __attribute__((noinline)) int wait_with_registers(void)
+{
+#ifdef __x86_64__
+    __asm__ volatile("" ::: "rbx", "r12", "r13", "r14", "r15");
+#endif
+    int line = getchar();
+#ifdef __x86_64__
+    __asm__ volatile("" ::: "rbx", "r12", "r13", "r14", "r15");
+#endif
+    return line;
+}
+
+static __attribute__((noinline)) int keep_over_call(void)
+{
+    char *kept = malloc(size);
+    memset(kept, 1, size);
+    return kept[wait_with_registers() & 63];
+}
+
+static __attribute__((noinline)) int keep_over_read(void)
+{
+    char *kept = malloc(size), line = 0;
+    memset(kept, 1, size);
+    return read(STDIN_FILENO, &line, 1) == 1 ? kept[line & 63] : 0;
+}
+
 static void map_file(const char *path, int kind)
 {
     int file = open(path, O_RDWR | O_CREAT, 0600);
@@ -157,6 +184,10 @@ int main(int argc, char **argv)
         start(return_from, 1);
     else if (strcmp(mode, "register") == 0)
         return keep_in_register();
+    else if (strcmp(mode, "caller") == 0)
+        return keep_over_call();
+    else if (strcmp(mode, "read") == 0)
+        return keep_over_read();
     else if (strcmp(mode, "locked") == 0)
         free_locked();
     else if (strcmp(mode, "deep") == 0) {

@@ -105,7 +105,7 @@ OF_WAYS = {
     "of all functions that were running, with their variables",
 }
 THROUGH = "through "
-ON_STACK = re.compile(r"^stack of thread \d+")
+ON_STACK = re.compile(r"^(stack|registers) of thread \d+")
 # The remedy by the kind of tasks and suspended functions that lead to most of it.
 WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
 STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"

@@ -15,13 +15,15 @@ records! {
 
 answers! {
     /// The program counters of a thread's frames, innermost first, their stack pointers, where the function of each begins (0:
-    /// unknown), why the walk ended early or "", and the program counter that no object holds if that is why.
+    /// unknown), why the walk ended early or "", and the program counter that no object holds if that is why. `saved`: (place of
+    /// the frame, register as DWARF numbers it, address) of what its function saved for its callers; only of `unwind_stacks`.
     struct Unwound of process::Unwound {
         counters: Vec<u64>,
         pointers: Vec<u64>,
         starts: Vec<u64>,
         cut: String,
         unknown: Option<u64>,
+        saved: Vec<(u64, u64, u64)>,
     }
 }
 

@@ -21,6 +21,8 @@ pub const REGISTERS: usize = 17;
 pub const RSP: usize = 7;
 /// The return address.
 const RA: u16 = 16;
+/// The registers that a function must give back as they were: rbx, rbp and r12 to r15.
+const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 const MAX_FRAMES: usize = 20_000;
 const MAX_STEPS: u32 = 1000;
 /// Bytes of the entries of tables that the frames of a thread may take, one after the other: compilers write tens of bytes for
@@ -35,6 +37,8 @@ const MAX_PAGES: usize = 4 << 10;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Values = [u64; REGISTERS];
+/// Of each register of KEPT that a frame saved: its number, and where.
+type Saved = [Option<(u64, u64)>; KEPT.len()];
 
 /// A loaded object: its addresses, and those from `.eh_frame_hdr` to the end of the segment that holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,7 +108,8 @@ impl Effort<'_> {
 }
 
 /// The stack of one thread, innermost first: the program counters, the stack pointers, where the function of each begins (0:
-/// unknown), why the walk ended early or "", and the program counter that no object holds, if it ended there.
+/// unknown), why the walk ended early or "", and the program counter that no object holds, if it ended there. `saved`: (place
+/// of the frame, register, address) of what its function saved there for its callers, where that was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Unwound {
     pub counters: Vec<u64>,
@@ -112,6 +117,7 @@ pub struct Unwound {
     pub starts: Vec<u64>,
     pub cut: String,
     pub unknown: Option<u64>,
+    pub saved: Vec<(u64, u64, u64)>,
 }
 
 /// The stacks of several threads. `room`: the bytes that all tables may take; `threads`: their registers as DWARF numbers
@@ -124,6 +130,7 @@ pub fn unwind_stacks(
     threads: Vec<[u64; REGISTERS]>,
 ) -> Answer<Vec<Unwound>> {
     let mut unwinder = Unwinder::new(modules, room);
+    unwinder.keeps_saved = true;
     threads.into_iter().map(|values| unwinder.unwind(watcher, space, Stack::Live(space), values)).collect()
 }
 
@@ -140,13 +147,15 @@ pub struct Unwinder {
     modules: Vec<Loaded>,
     /// The bytes that all tables may take together.
     room: u64,
+    /// Whether it is said where registers are saved.
+    keeps_saved: bool,
 }
 
 impl Unwinder {
     /// Of code in these objects, whose tables may take `room` bytes together.
     pub fn new(modules: Vec<Module>, room: u64) -> Unwinder {
         let modules = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
-        Unwinder { modules, room }
+        Unwinder { modules, room, keeps_saved: false }
     }
 
     /// Other objects are loaded now; the tables of those that stay are kept. All may take `room` bytes.
@@ -198,6 +207,7 @@ impl Unwinder {
             found.unknown = Some(counter);
             return Err(format!("no object holds the code at {counter:#x}").into());
         };
+        let keeps_saved = self.keeps_saved;
         let (header_at, bytes) = self.table(index, tables)?;
         let at_counter = |error: gimli::Error| Stop::Cut(format!("{error} at {counter:#x}"));
         let found_entry = Entry::of(bytes, header_at, place).map_err(at_counter)?;
@@ -205,7 +215,12 @@ impl Unwinder {
             *start = found_entry.entry.initial_address();
         }
         effort.take(found_entry.bytes())?;
-        by_entry(memory, &found_entry, frame, place, context).map_err(at_counter)
+        let (step, saved) = by_entry(memory, &found_entry, frame, place, context).map_err(at_counter)?;
+        if keeps_saved {
+            let of_frame = found.counters.len() as u64 - 1;
+            found.saved.extend(saved.into_iter().flatten().map(|(register, at)| (of_frame, register, at)));
+        }
+        Ok(step)
     }
 }
 
@@ -335,7 +350,7 @@ fn by_entry(
     frame: &Frame,
     place: u64,
     context: &mut UnwindContext<usize>,
-) -> Result<Step, gimli::Error> {
+) -> Result<(Step, Saved), gimli::Error> {
     let Entry { entry, section, bases } = found;
     let encoding = entry.cie().encoding();
     let signal = entry.cie().is_signal_trampoline();
@@ -351,17 +366,21 @@ fn by_entry(
     }
     let mut values = frame.values;
     values[RSP] = cfa;
+    let saved = KEPT.map(|number| match row.register(Register(number)) {
+        RegisterRule::Offset(offset) => Some((number.into(), cfa.wrapping_add_signed(offset))),
+        _ => None,
+    });
     for number in 0..=RA {
         match machine.restored(&row.register(Register(number)), number, cfa)? {
             Some(value) => values[number as usize] = value,
-            None if number == RA => return Ok(Step::Outermost),
+            None if number == RA => return Ok((Step::Outermost, saved)),
             None => {}
         }
     }
     if values[RA as usize] == 0 {
-        return Ok(Step::Outermost);
+        return Ok((Step::Outermost, saved));
     }
-    Ok(Step::On(Frame { values, exact: signal, after_signal: signal }))
+    Ok((Step::On(Frame { values, exact: signal, after_signal: signal }), saved))
 }
 
 /// What rules and expressions look at: the registers of one frame, and memory.
