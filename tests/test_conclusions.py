@@ -68,19 +68,28 @@ def test_whether_pins_are_worth_it(share: float, start: str) -> None:
 @pytest.mark.parametrize(
     ("above", "words"),
     [
-        ([("bytes", 1056)] * 3, "All are pinned by bytes objects of 1,056 bytes."),
-        ([("bytes", 10), ("bytes", 20)], "All are pinned by bytes objects."),
+        ([("bytes", 1056)] * 3, "After each lie bytes objects of 1,056 bytes."),
+        ([("bytes", 10), ("bytes", 20)], "After each lie bytes objects."),
         (
             [("bytes", 10), ("bytes", 10), ("str", 20)],
-            "Pinned mostly by bytes objects of 10 bytes (2.0 MiB of 3.0 MiB).",
+            "After most lie bytes objects of 10 bytes (2.0 MiB of 3.0 MiB).",
         ),
-        ([("bytes", 10)], "It is pinned by bytes objects."),
+        ([("bytes", 10)], "After it lie bytes objects."),
+        ([("fencepost", 16)] * 2, "After each lies the end of the heap."),
     ],
 )
-def test_what_pins_holes(above: list[tuple[str, int]], words: str) -> None:
+def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None:
     """What lies above them, with its size where it is one."""
     rows = [
-        Hole(number << 24, MIB, MIB, 0, "glibc", None, Neighbour(4096, size, what, kind=BlockKind("object", what)))
+        Hole(
+            number << 24,
+            MIB,
+            MIB,
+            0,
+            "glibc",
+            None,
+            Neighbour(4096, size, what, kind=None if what == "fencepost" else BlockKind("object", what)),
+        )
         for number, (what, size) in enumerate(above)
     ]
     text = holes.render(Holes(rows, len(rows), len(rows) * MIB, len(rows) * MIB), Style(), MIB)

@@ -214,11 +214,11 @@ def test_remedy_of_another() -> None:
              "program touched a part of each of 2 pages of 2 MiB"),
         (SparseHugePages(4 * MIB, 2, 3 * MIB, True, False), "4.0 MiB, about 3.0 MiB of zeros"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "x", [], False, MIB), "(x); 1.0 MiB more was given back by "),
-        (FreeChunks(1, MIB, 0, 0), "free() left 1 free chunk between used ones, and their whole pages stay "
+        (FreeChunks(1, MIB, 0, 0), "free() left 1 hole between blocks in use, and its whole pages stay "
              "resident: 1.0 MiB in the main arena"),
         (FreeChunks(1200, MIB, 3 * MIB, 2), "resident: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
         (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"), "4.0 MiB in 3 arenas of threads; no "
-             "thread uses 2 of these arenas any more (2.0 MiB); the way to the block above the largest: last of x"),
+             "thread uses 2 of these arenas any more (2.0 MiB); the way to the block after the largest: last of x"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
              "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
              "reach; the most, 1.0 MiB, in arena 2 (no thread is there now). free() trims an end only when it reaches "

@@ -46,7 +46,7 @@ def test_literal_command(where: str, target: Running, tmp_path: Path) -> None:
     done = gdb(["-p", str(target.pid), *LITERAL], environment, folders(tmp_path)[where])
     assert done.returncode == 0, done.stderr
     assert own_lines(done) == []
-    title = next(line for line in done.stdout.splitlines() if "held below" in line)
+    title = next(line for line in done.stdout.splitlines() if "block before" in line)
     assert title.split()[:2] == ["address", "size"]
     assert " hold" in done.stdout.partition("address")[0]
     assert runs(target.pid)

@@ -125,7 +125,7 @@ def test_arenas_of_threads(ended: bool, rng: random.Random, tmp_path: Path) -> N
     assert figures["arenas"] == threads and figures["unused_arenas"] == (threads if ended else 0)
     assert figures["unused"] == (figures["threads"] if ended else 0)
     assert ("any more" in found["text"]) == ended
-    assert re.search(r"the way to the block above the largest: '?(last|results)\b.* (in|of) peaks", found["text"])
+    assert re.search(r"the way to the block after the largest: '?(last|results)\b.* (in|of) peaks", found["text"])
     assert "gdbheap trace" in found["advice"] and not any("ARENA_MAX" in line for line in found["commands"])
     assert found["commands"][-1] == "gdbheap replay calls.log --what-if"
 

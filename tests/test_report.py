@@ -361,15 +361,15 @@ def test_fit(changes: dict[str, Any], words: list[str]) -> None:
 
 @pytest.mark.parametrize("shown", [12, 5])
 def test_holes_add_up(shown: int, rng: random.Random) -> None:
-    """Holes and their rest add up to the total; the neighbour that pins the most is named without its address."""
+    """Holes and their rest add up to the total; what lies after the most is named without its address."""
     pin = Neighbour(4096, 64, "items of list at 0x1234", kind=BlockKind("items", "list"))
     found = [Hole(i, rng.randrange(1 << 20, 1 << 28), rng.randrange(1 << 20), 0, "glibc", None, pin) for i in range(12)]
     total = sum(hole.size for hole in found), sum(hole.resident or 0 for hole in found)
     text = holes.render(Holes(found[:shown], 12, *total, why=["They stay."]), EXACT, 1 << 20)
     adds_up(text, "size")
     adds_up(text, "resident")
-    which = "All are" if shown == 12 else f"The {shown} largest are"
-    assert f"{which} pinned by items of list of 64 bytes. They stay." in text.splitlines()[0]
+    which = "each" if shown == 12 else f"each of the {shown} largest"
+    assert f"After {which} lies items of list of 64 bytes. They stay." in text.splitlines()[0]
     assert "glibc" not in text.split("In every row: ")[0] and text.endswith(
         "In every row: allocator glibc, arena main."
     )
@@ -427,7 +427,7 @@ def test_pins_add_up(shown: int, rng: random.Random) -> None:
 def test_no_pins() -> None:
     """A sentence, and no empty table."""
     empty = Pins([], [PinSums("glibc", 0, 0, 0, 0, 0, *UNITS)], [], 4096, True)
-    assert pins.render(empty, Style()).startswith("Nothing worth fixing: no few blocks keep 4.0 KiB or more")
+    assert pins.render(empty, Style()).startswith("No pinned pages: no few blocks keep 4.0 KiB or more")
 
 
 @pytest.mark.parametrize("shown", [20, 3])

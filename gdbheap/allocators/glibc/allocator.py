@@ -96,8 +96,8 @@ class GlibcAllocator(Allocator):
         LedgerLine(OVERHEAD, NAME, "arenas' own data, and address space reserved for them", None),
     )
     why_holes_stay = (
-        "free() gives back only what reaches the top of a heap, and a hole ends below something that is held; "
-        "malloc_trim(0) would give back its whole resident pages."
+        "free() returns memory only from the top of a heap, and the block after each hole prevents that; "
+        "malloc_trim(0) gives the whole pages of holes back."
     )
     groups = ("group of pages is", "groups of pages are")
 

@@ -8,7 +8,7 @@ from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
     "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now); "
-    "'heap holes' shows what stands between them, 'heap pins' what keeps more"
+    "'heap holes' lists them with the blocks around, 'heap pins' shows which blocks keep more pages"
 )
 MEASURED = (
     ". Each arena keeps its own peak: 'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or "
@@ -25,10 +25,11 @@ def _text(figures: FreeChunks) -> str:
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
-    above = f"; the way to the block above the largest: {figures.pinned_by}" if figures.pinned_by else ""
+    after = f"; the way to the block after the largest: {figures.pinned_by}" if figures.pinned_by else ""
+    whose = "its" if figures.chunks == 1 else "their"
     return (
-        f"free() left {counted(figures.chunks, 'free chunk')} between used ones, and their whole pages stay resident: "
-        f"{where}{above}"
+        f"free() left {counted(figures.chunks, 'hole')} between blocks in use, and {whose} whole pages stay resident: "
+        f"{where}{after}"
     )
 
 

@@ -21,8 +21,8 @@ __all__ = ["arenas_section", "holes_section"]
 
 HOLES = (
     Column("address", "address", ADDRESS), Column("size", "size", SIZE), Column("resident", "resident", SIZE),
-    Column("allocator", "allocator"), Column("arena", "arena"), Column("before", "held below by"),
-    Column("after", "held above by"),
+    Column("allocator", "allocator"), Column("arena", "arena"), Column("before", "block before"),
+    Column("after", "block after"),
 )  # fmt: skip
 PINS = (
     Column("address", "address", ADDRESS), Column("would_free", "would free", SIZE), Column("blocks", "blocks", COUNT),
@@ -66,7 +66,7 @@ def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
         return paragraph(f"What pins pages is not known: {asked.why}.", "why")
     found = asked.answer
     if not any(row.groups for row in found.sums):
-        return paragraph("Nothing worth fixing: no few blocks keep a page or more from going back.")
+        return paragraph("No pinned pages: no few blocks keep a page or more from going back.")
     rows = [(pin.address, pin.would_free, pin.blocks, pin.size, pin.allocator, pin.what) for pin in found.pins]
     kinds = [(row.what, row.allocator, row.blocks, row.bytes, row.groups, row.would_free) for row in found.kinds]
     count = sum(row.groups for row in found.sums)

@@ -194,5 +194,5 @@ def _sentence(answer: Arenas, style: Style) -> str:
         f"malloc holds {style.bytes(total.system)} from the kernel and counts {style.bytes(total.in_use)} of it as in "
         f"use; {style.bytes(unused)} is free. Blocks that wait in a thread's tcache ({style.bytes(tcache)}) "
         "count as in use here, as in malloc_stats(), although the program has freed them. "
-        "Not all of it need be resident: 'heap' says what is."
+        "Not all of it need be resident: 'heap' says what is. Large free chunks are holes: 'heap holes' lists them."
     )

@@ -20,13 +20,16 @@ __all__ = ["neighbour_text", "render", "sentence"]
 
 COLUMNS = (
     Column("address"), Column("size"), Column("resident"), SHARE, Column("allocator", True), Column("arena"),
-    Column("held below", True), Column("held above", True),
+    Column("block before", True), Column("block after", True),
 )  # fmt: skip
+
+# What glibc ends a heap with, and what it says to a reader.
+FENCEPOST, END = "fencepost", "the end of the heap"
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """Whether a request fits, if that was asked; what the holes are together, and what pins them; then a row a hole,
-    what is not listed as one row, the total."""
+    """Whether a request fits, if that was asked; what the holes are together, and what lies after them; then a row a
+    hole, what is not listed as one row, the total."""
     fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
     return join(fitted, _listed(answer, style, minimum))
 
@@ -51,6 +54,8 @@ def neighbour_text(neighbour: Neighbour | None) -> str:
     """What lies beside a hole; "-" where nothing does."""
     if neighbour is None:
         return "-"
+    if neighbour.what == FENCEPOST:
+        return END
     text = f"{neighbour.what} ({count_text(neighbour.size)} bytes)"
     if neighbour.made is not None and neighbour.made.frames:
         text += f", made by {' < '.join(short_frames(neighbour.made.frames))}"
@@ -67,34 +72,41 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def sentence(answer: Holes, style: Style, minimum: int) -> str:
-    """Say what all holes are together, what pins the listed ones, and why they stay."""
+    """Say what all holes are together, what lies after the listed ones, and why they stay."""
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
         resident = "how much of it is resident is not known"
     verb = "holds" if answer.count == 1 else "hold"
     start = f"{counted(answer.count, 'hole')} of {style.bytes(minimum)} or more {verb} {style.bytes(answer.bytes)}"
-    return " ".join(filter(None, [f"{start}, {resident}.", _pinned_by(answer, style), *answer.why]))
+    return " ".join(filter(None, [f"{start}, {resident}.", _after(answer, style), *answer.why]))
 
 
-def _pinned_by(answer: Holes, style: Style) -> str:
-    """Say which blocks lie above the listed holes: the size where it is one, and how much the most frequent pin."""
+def _after(answer: Holes, style: Style) -> str:
+    """Say which blocks lie after the listed holes: the size where it is one, and after how much the most frequent."""
     above = [(hole.size, hole.after) for hole in answer.holes if hole.after is not None]
     if not above:
         return ""
-    pinned: Counter[str] = Counter()
+    after_them: Counter[str] = Counter()
     for size, after in above:
-        pinned[_kind_of(after)] += size
-    what, size = pinned.most_common(1)[0]
+        after_them[_kind_of(after)] += size
+    what, size = after_them.most_common(1)[0]
     sizes = {after.size for _size, after in above if _kind_of(after) == what}
-    blocks = f"{what} of {count_text(min(sizes))} bytes" if len(sizes) == 1 and len(above) > 1 else what
-    which = "All are" if len(above) == answer.count else f"The {counted(len(above), 'largest', 'largest')} are"
-    if len(pinned) == 1:
-        return f"{'It is' if answer.count == 1 else which} pinned by {blocks}."
-    return f"Pinned mostly by {blocks} ({style.bytes(size)} of {style.bytes(sum(row[0] for row in above))})."
+    is_size = len(sizes) == 1 and len(above) > 1 and what != END
+    blocks = f"{what} of {count_text(min(sizes))} bytes" if is_size else what
+    is_all = len(above) == answer.count
+    which = (
+        "it" if answer.count == 1 else "each" if is_all else f"each of the {counted(len(above), 'largest', 'largest')}"
+    )
+    lie = "lie" if blocks.partition(" of ")[0].endswith("objects") else "lies"
+    if len(after_them) == 1:
+        return f"After {which} {lie} {blocks}."
+    return f"After most {lie} {blocks} ({style.bytes(size)} of {style.bytes(sum(row[0] for row in above))})."
 
 
 def _kind_of(neighbour: Neighbour) -> str:
     kind = neighbour.kind
+    if neighbour.what == FENCEPOST:
+        return END
     if kind is not None and kind.role == OBJECT:
         return f"{kind.type} objects"
     return kind.text() if kind is not None else neighbour.what

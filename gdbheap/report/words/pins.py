@@ -16,6 +16,7 @@ __all__ = ["conclusion", "render", "sentences"]
 KINDS = 10
 # Less than this share of RSS is not worth a change of the program.
 MIN_PERCENT = 1
+HOLES = "Whole pages in holes are not pinned: 'heap holes' lists these, and 'heap trim' says what goes back."
 COLUMNS = (
     Column("address"), Column("would free"), SHARE, Column("blocks"), Column("size"), Column("allocator", True),
     Column("what", True),
@@ -33,8 +34,7 @@ def render(answer: Pins, style: Style) -> str:
     sums = [row for row in answer.sums if row.groups]
     if not sums:
         least = style.bytes(answer.minimum)
-        found = f"Nothing worth fixing: no few blocks keep {least} or more from going back"
-        return style.filled(f"{found}. What goes back without a change of the program, 'gdbheap trim' says.")
+        return style.filled(f"No pinned pages: no few blocks keep {least} or more from going back. {HOLES}")
     paths = any(pin.path for pin in answer.pins)
     rows = [_row(pin, paths, style) for pin in answer.pins]
     shown = sum(pin.would_free for pin in answer.pins), sum(pin.blocks for pin in answer.pins)
@@ -47,7 +47,7 @@ def render(answer: Pins, style: Style) -> str:
         rows.append(_cells(more, freed - shown[0], blocks - shown[1], left, ["", "", *[""] * paths], style))
     total = _cells("total", freed, blocks, size, ["", "", *[""] * paths], style)
     pins = table((*COLUMNS, *[PATH] * paths), rows, style, total)
-    told = map(style.filled, (conclusion(answer, style), *sentences(answer, style)))
+    told = map(style.filled, (f"{conclusion(answer, style)} {HOLES}", *sentences(answer, style)))
     return join(*told, pins, _kinds(answer.kinds, paths, style))
 
 
