@@ -44,7 +44,7 @@ COMMAND = Command(
     Any address inside a block will do. Below that are the largest blocks to which its words lead. In a program with
     Python, a block to which a static variable of a library leads has the variable's name. Where the program runs
     tracemalloc, the line of Python that allocated the block is shown. Of values of a DataFrame, a table or an array it
-    says which.
+    says which. The mapping's line says how much of it is in transparent huge pages.
 
     With --calls and the log of a process that gdbheap trace --stacks records, or had recorded when this core was
     written, the stack is shown that made the block: where it was sampled, most blocks have none.""",

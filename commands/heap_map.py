@@ -58,7 +58,8 @@ COMMAND = Command(
     text="""Draws the heaps of malloc's arenas, chunks with a mapping of their own, pymalloc's arenas and other memory,
     each on lines of its own, with a character for every cell of address space: in use (three quarters of it or more),
     in use and free (a quarter or more), free and resident, free and given back to the kernel, top, other. In colour on
-    a terminal, unless NO_COLOR is set; in ASCII if the terminal has nothing else.""",
+    a terminal, unless NO_COLOR is set; in ASCII if the terminal has nothing else. A group's title says how much of it
+    is in huge pages, where the kernel says that of each page (Linux 6.7).""",
     example="heap map --svg=heap.svg",
     needs=TARGET,
     options=Options,

@@ -219,3 +219,25 @@ def test_tmpfs_behind_a_server() -> None:
     )
     found = tmpfs._of_tmpfs(list(parse_mounts(table)), {})
     assert [mount.point for mount in found] == ["/dev", "/dev/shm"]
+
+
+def test_huge_pages_of_a_mapping(rng: random.Random, tmp_path: Path) -> None:
+    """'at' and 'map' say how much of a mapping is in huge pages, as smaps does; nothing where none is."""
+    with running(c_program("huge_pages", rng.randrange(8, 20), "whole"), tmp_path) as target:
+        rows = re.findall(
+            r"^([0-9a-f]+)-\S+ .*?^AnonHugePages: +(\d+) kB", Path(f"/proc/{target.pid}/smaps").read_text(), re.M | re.S
+        )
+        huge = {int(start, 16): int(size) << 10 for start, size in rows if int(size)}
+        if not huge:
+            pytest.skip("the kernel makes no huge pages here")
+        ((start, size),) = huge.items()
+        at, text = ask("at", str(target.pid), f"{start:#x}"), gdbheap("at", str(target.pid), f"{start:#x}").stdout
+        groups, drawn = ask("map", str(target.pid))["groups"], gdbheap("map", str(target.pid)).stdout
+        other = next(group["start"] for group in groups if not group["start"] <= start < group["end"])
+        plain = ask("at", str(target.pid), f"{other:#x}")
+    assert at["mapping"]["huge"] == size and f"{size >> 20}.0 MiB of it in transparent huge pages" in text
+    assert plain["mapping"]["huge"] == 0
+    if all(group["huge"] is None for group in groups):
+        pytest.skip("the kernel does not say which pages are huge")
+    assert [group["huge"] for group in groups if group["huge"]] == [size]
+    assert f"{size >> 20}.0 MiB in huge pages" in drawn

@@ -41,6 +41,7 @@ class AtMapping:
     perms: str
     name: str
     owner: str
+    huge: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
     is_other = block is not None and block.state == "used" and found is None
     owner = _owner(heap, block) if block is not None and is_other else None
     variable = _variable(heap, block) if block is not None and is_other else None
-    whose = AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, _whose(heap, address, block))
+    whose = _mapping(heap, mapping, _whose(heap, address, block))
     way = ways(heap, [address]).get(address) if path else None
     refers, count = _refers(heap, block, found) if block is not None and block.state == "used" else ([], 0)
     traced = _allocated(heap, block) if block is not None and block.state == "used" else None
@@ -123,9 +124,7 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
 
 def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
     """Return the memory that an object mapped as its block: its bytes are not read."""
-    whose = AtMapping(
-        mapping.start, mapping.end, mapping.perms, mapping.name, _whose_mapping(heap, mapping, mapped.address)
-    )
+    whose = _mapping(heap, mapping, _whose_mapping(heap, mapping, mapped.address))
     block = _in_mappings(heap, Block(mapped.address, mapped.size, "used", MMAP, None, None, mapped.end))
     holder = heap.block_at(mapped.block)
     found = None if holder is None else _object(heap, holder, mapped.block)
@@ -134,6 +133,11 @@ def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -
         return At(whose, block, None, Owner(found.address, found.type, what), path)
     owner = None if holder is None else _owner(heap, holder)
     return At(whose, block, None, None if owner is None else replace(owner, what=f"{what} ({owner.what})"), path)
+
+
+def _mapping(heap: Heap, mapping: Mapping, owner: str) -> AtMapping:
+    huge = sum(size for start, end, size in heap.target.huge_mapped if mapping.start <= start and end <= mapping.end)
+    return AtMapping(mapping.start, mapping.end, mapping.perms, mapping.name, owner, huge)
 
 
 def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:

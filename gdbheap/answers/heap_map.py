@@ -53,6 +53,7 @@ class Group:
     end: int
     resident: int | None
     cells: list[Cell]
+    huge: int | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
     cuts, drawn = _cuts(places, size)
     sums = partition(heap, cuts)
     found: dict[int, list[Cell]] = {stretch.start: [] for stretch in stretches}
+    huge = dict.fromkeys(found, 0)
     rest: Sums = {}
     known, states = heap.target.pages is not None, line_states(heap.allocators)
     for index, cell_sums in enumerate(sums):
@@ -85,8 +87,12 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
             rest = {owner: rest.get(owner, Sum()) + cell_sums.get(owner, Sum()) for owner in {**rest, **cell_sums}}
         else:
             at, stretch = place
+            huge[stretch.start] += sum(part.huge for part in cell_sums.values())
             found[stretch.start].append(Cell(at, min(at + size, stretch.end), _parts(cell_sums, states, known)))
-    groups = [_group(stretch, found[stretch.start], known) for stretch in stretches]
+    is_told = heap.target.pages is not None and heap.target.pages.knows_huge
+    groups = [
+        _group(stretch, found[stretch.start], known, huge[stretch.start] if is_told else None) for stretch in stretches
+    ]
     return HeapMap(size, groups, _parts(rest, states, known))
 
 
@@ -102,9 +108,9 @@ def _cuts(places: list[tuple[int, Drawn]], size: int) -> tuple[list[int], dict[i
     return cuts, drawn
 
 
-def _group(stretch: Drawn, cells: list[Cell], known: bool) -> Group:
+def _group(stretch: Drawn, cells: list[Cell], known: bool, huge: int | None) -> Group:
     resident = sum(part.resident or 0 for cell in cells for part in cell.parts) if known else None
-    return Group(stretch.name, stretch.kind, stretch.arena, stretch.start, stretch.end, resident, cells)
+    return Group(stretch.name, stretch.kind, stretch.arena, stretch.start, stretch.end, resident, cells, huge)
 
 
 def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:

@@ -33,6 +33,7 @@ _MAPS_LINE = re.compile(rb"^" + _HEADER + rb"$", re.MULTILINE)
 _SMAPS_LINE = re.compile(rb"^(?:" + _HEADER + rb"|(Rss|Swap|(?:Private|Shared)_Hugetlb):\s+(\d+) kB)$", re.MULTILINE)
 _FLAGS_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |VmFlags:(.*)$)", re.MULTILINE)
 _WRITTEN_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |Anonymous:\s+(\d+) kB$)", re.MULTILINE)
+_HUGE_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |AnonHugePages:\s+(\d+) kB$)", re.MULTILINE)
 _LAZY_LINE = re.compile(rb"^(?:([0-9a-f]+)-([0-9a-f]+) |LazyFree:\s+(\d+) kB$)", re.MULTILINE)
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
@@ -182,6 +183,12 @@ def parse_locked(text: bytes) -> Ranges:
 def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
     """Return (start, end, bytes given back by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
     return _sizes(_LAZY_LINE, text)
+
+
+def parse_huge(text: bytes) -> list[tuple[int, int, int]]:
+    """Return (start, end, bytes in huge pages that the kernel made of ordinary memory) of the mappings of
+    ``/proc/PID/smaps`` that have some."""
+    return _sizes(_HUGE_LINE, text)
 
 
 def parse_written(text: bytes) -> list[tuple[int, int, int]]:

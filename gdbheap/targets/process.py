@@ -28,7 +28,15 @@ from gdbheap.refusals import refusal
 from gdbheap.targets import stopping
 from gdbheap.targets.elf import ElfFiles, find_objects
 from gdbheap.targets.held_files import HeldFiles
-from gdbheap.targets.mappings import Mapping, parse_lazy, parse_locked, parse_maps, parse_smaps, parse_written
+from gdbheap.targets.mappings import (
+    Mapping,
+    parse_huge,
+    parse_lazy,
+    parse_locked,
+    parse_maps,
+    parse_smaps,
+    parse_written,
+)
 from gdbheap.targets.ranges import Ranges, subtract
 from gdbheap.targets.target import AT_PAGESZ, Meanwhile, Target, Thread
 
@@ -289,6 +297,13 @@ class Process(Target):
         with suppress(OSError):
             if procfs.kib(self._folder.status().get("VmLck")):
                 self.locked = parse_locked(self._folder.read("smaps", procfs.TABLE_LIMIT))
+
+    @cached_property
+    def huge_mapped(self) -> list[tuple[int, int, int]]:
+        if self.rss.huge:
+            with suppress(OSError):
+                return parse_huge(self._folder.read("smaps", procfs.TABLE_LIMIT))
+        return []
 
     @cached_property
     def lazily_freed(self) -> list[tuple[int, int, int]]:

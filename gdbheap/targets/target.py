@@ -173,6 +173,11 @@ class Target:
         return joined(sorted(self.locked + huge))
 
     @property
+    def huge_mapped(self) -> list[tuple[int, int, int]]:
+        """(start, end, bytes in transparent huge pages) of the mappings that have some, as far as anybody says."""
+        return []
+
+    @property
     def lazily_freed(self) -> list[tuple[int, int, int]]:
         """Return (start, end, bytes given back by MADV_FREE) of mappings that have some; none where nobody knows."""
         return []

@@ -120,4 +120,5 @@ def _block(block: Block, address: int, style: Style) -> str:
 def _mapping(mapping: AtMapping, style: Style) -> str:
     size = style.bytes(mapping.end - mapping.start)
     name = f" {mapping.name}" if mapping.name else ""
-    return f"{mapping.start:#x}-{mapping.end:#x} {mapping.perms}{name}, {size}, {mapping.owner}"
+    huge = f", {style.bytes(mapping.huge)} of it in transparent huge pages" if mapping.huge else ""
+    return f"{mapping.start:#x}-{mapping.end:#x} {mapping.perms}{name}, {size}, {mapping.owner}{huge}"

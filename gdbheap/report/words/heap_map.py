@@ -98,7 +98,8 @@ def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
 def _drawn(group: Group, style: Style) -> str:
     across = max((style.width or WIDTH) - ADDRESS_WIDTH, MIN_CELLS_ACROSS)
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
-    title = f"{group.name}: {style.bytes(group.end - group.start)}{resident}"
+    huge = f", {style.bytes(group.huge)} in huge pages" if group.huge else ""
+    title = f"{group.name}: {style.bytes(group.end - group.start)}{resident}{huge}"
     looks = [look_of(cell) for cell in group.cells]
     rows = [
         f"{group.cells[at].start:#014x} {_characters(looks[at : at + across], style)}"
