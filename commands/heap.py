@@ -16,7 +16,7 @@ from gdbheap.commands.surface.options import Pictured, seconds, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
 from gdbheap.errors import GdbheapError, UsageError, one_line
-from gdbheap.findings import Finding, placed
+from gdbheap.findings import Finding, ordered, placed
 from gdbheap.first_page import ledger
 from gdbheap.first_page.main_holders import BUDGET, MainHolders
 from gdbheap.heap import Heap
@@ -61,8 +61,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     if options.draws:
         _draw(heap, options)
     since, grown = _growth(heap, options, held)
-    findings = placed([*whole.findings, *grown])
-    findings.sort(key=lambda finding: finding.rank)
+    findings = ordered(placed([*whole.findings, *grown]))
     return dataclasses.replace(
         whole,
         abort=_abort(heap),
@@ -79,7 +78,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
         raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
     kept = look.snapshot.ledger
     lines = kept.ledger if options.detail else ledger.without_details(kept.ledger)
-    findings = sorted(kept.findings, key=lambda finding: finding.rank)
+    findings = ordered(kept.findings)
     return dataclasses.replace(
         kept,
         verdict=plain_verdict(kept),

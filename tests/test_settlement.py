@@ -13,9 +13,12 @@ import pytest
 from support.programs import ask, c_program, running
 
 from gdbheap.findings import Evidence
+from gdbheap.findings.capacity.rule import ContainerRoom
 from gdbheap.findings.finding import Claim, Finding
+from gdbheap.findings.holder.rule import Holder, MainHolder, with_room
 from gdbheap.findings.settings import lines_to_paste
-from gdbheap.findings.settlement import ORDER, settle
+from gdbheap.findings.settlement import ORDER, ordered, placed, settle
+from gdbheap.report.words.findings import advice_of, text_of
 from gdbheap.report.words.ledger import advice_sentence
 
 PAGE = 4096
@@ -156,3 +159,30 @@ def test_names_of_functions() -> None:
     assert advice_sentence("call malloc_trim(0) now") == "Call malloc_trim(0) now."
     assert advice_sentence("malloc_stats_print() in the process tells") == "malloc_stats_print() in the process tells."
     assert advice_sentence("MALLOC_ARENA_MAX=1 does it") == "MALLOC_ARENA_MAX=1 does it."
+
+
+def held(size: int, path: str = "cache") -> Finding:
+    """Return the finding of a holder."""
+    row = MainHolder(size, size, 0.5, path, "dict", 9, "variable", 4096)
+    return Finding("holder", size, Holder(row, 9), doubtful=True)
+
+
+def test_gains_stand_before_the_holder(rng: random.Random) -> None:
+    """What is certain to be gained of a holder's bytes comes first where it is a quarter of them, and no guess does."""
+    mib = 1 << 20
+    size = rng.randrange(100, 200) * mib
+
+    def order(*others: Finding) -> list[str]:
+        return [one.id for one in ordered(placed([held(size), *others]))]
+
+    room = partial(ContainerRoom, 1, size, 0, 1, 4096, size, [])
+    assert order(Finding("capacity", size // 3, room())) == ["capacity", "holder"]
+    assert order(Finding("capacity", size // 5, room())) == ["holder", "capacity"]
+    guess = Finding("capacity", size // 3, room(conditional=True), doubtful=True)
+    assert order(guess) == ["holder", "capacity"]
+    assert order(Finding("growing", size // 2, {})) == ["holder", "growing"]
+    assert order(Finding("main-top", size // 2, {})) == ["holder", "main-top"]
+    (holder, _guess) = with_room([held(size), guess])
+    assert f"up to {size // 3 // mib}" in text_of(holder) and "shrink_to_fit()" in advice_of(holder)
+    (holder, _small) = with_room([held(size), Finding("capacity", size // 5, room(), doubtful=True)])
+    assert "shrink_to_fit()" not in advice_of(holder)

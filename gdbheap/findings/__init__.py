@@ -35,7 +35,7 @@ from gdbheap.findings.other_held import rule as held
 from gdbheap.findings.pinned_pages import rule as pinned_pages
 from gdbheap.findings.pymalloc_arenas import rule as pymalloc_arenas
 from gdbheap.findings.runtimes import rule as runtimes
-from gdbheap.findings.settlement import placed, settle
+from gdbheap.findings.settlement import ordered, placed, settle
 from gdbheap.findings.slack import rule as slack
 from gdbheap.findings.small_views import rule as small_views
 from gdbheap.findings.sparse_huge_pages import rule as sparse_huge_pages
@@ -45,7 +45,7 @@ from gdbheap.findings.thread_tops import rule as thread_tops
 from gdbheap.findings.tracemalloc import rule as tracemalloc
 from gdbheap.findings.uncollectable_cycles import rule as uncollectable_cycles
 
-__all__ = ["RULES", "Evidence", "Finding", "findings", "placed"]
+__all__ = ["RULES", "Evidence", "Finding", "findings", "ordered", "placed"]
 
 RULES: tuple[Rule, ...] = (
     free_chunks.find,

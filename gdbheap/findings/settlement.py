@@ -36,6 +36,8 @@ MAY_LIE_IN = {
     **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
     "stacks": (HOLDER,),
 }  # fmt: skip
+# A gain of so small a part of a holder's bytes is worth more than to know the holder.
+MIN_GAIN = 4
 # These say when bytes came, or by whom else they are counted, whatever other findings say of them.
 OF_ALL = ("growing", "after-fork")
 
@@ -66,7 +68,24 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
         claim = each if isinstance(each, Claim) else Claim(each, list)
         _add(evidence, kept, claim)
     finished = [_finished(row.finding) for row in kept]
-    return sorted(placed(finished), key=lambda finding: finding.rank)
+    return ordered(placed(finished))
+
+
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings by their rank; those that say for certain what could be gained of a holder's bytes, a quarter
+    of them or more, before the one that only says who has these."""
+    rows = sorted(findings, key=lambda finding: finding.rank)
+    found: list[Finding] = []
+    for place, row in enumerate(rows):
+        gains = [other for other in rows[place + 1 :] if _gains_of(other, row)] if row.id == HOLDER else []
+        found += [one for one in [*gains, row] if one not in found]
+    return found
+
+
+def _gains_of(finding: Finding, holder: Finding) -> bool:
+    names = (finding.within, *finding.also_within)
+    is_sure = finding.id not in OF_ALL and not finding.rank[0]
+    return HOLDER in names and is_sure and MIN_GAIN * finding.bytes >= holder.bytes
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:

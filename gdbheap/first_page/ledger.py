@@ -37,8 +37,8 @@ from gdbheap.answers.accounting.partition import (
 )
 from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
-from gdbheap.findings import Evidence, Finding, findings, placed
-from gdbheap.findings.holder.rule import LEFT, MainHolder
+from gdbheap.findings import Evidence, Finding, findings, ordered, placed
+from gdbheap.findings.holder.rule import LEFT, MainHolder, with_room
 from gdbheap.findings.leak_like.rule import with_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
@@ -186,7 +186,7 @@ def ledger_and_holders(
     outside = outside_holders(evidence)
     told = replace(told, outside=_sum_of(outside, IN_USE), stacks_left=_sum_of(outside, (LEFT,))) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
-    found = sorted(placed([*with_holders(found, held.rows), *held.findings]), key=lambda finding: finding.rank)
+    found = ordered(placed(with_room([*with_holders(found, held.rows), *held.findings])))
     answer = Ledger(
         rss,
         shown,
@@ -198,7 +198,7 @@ def ledger_and_holders(
         not_looked=held.not_looked,
         program=program_name(heap.target.arguments, heap.target.exe),
         pid=heap.target.pid,
-        next=next_lines(evidence, held) if budget else [],
+        next=next_lines(evidence, held, told.kept if told else []) if budget else [],
         not_examined=held.not_examined,
         imported=held.imported,
         meanwhile=heap.target.meanwhile() if budget else None,

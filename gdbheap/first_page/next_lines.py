@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
+from gdbheap.allocators.allocator import Kept
 from gdbheap.findings import Evidence
 from gdbheap.first_page.main_holders import MainHolders, most_is_imported, seconds_for
 from gdbheap.heap import Heap
@@ -15,12 +17,16 @@ MOST = 3
 # What is in use and less than this share of RSS is not worth looking into.
 MIN_PERCENT = 1
 FILE = "before.heap"
+# Free memory on pages that blocks in use share, as glibc has it, from this share of RSS on.
+FRAGMENTS, MIN_PERCENT_KEPT = "glibc.fragments", 20
+KEEPS = "much is free between blocks in use: would another malloc keep less?"
 # The kernel says ten bytes a child at most; more need not be counted.
 CHILDREN_BYTES = 64 << 10
 
 
-def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
-    """Return at most MOST lines, each with the reason as a comment."""
+def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ()) -> list[str]:
+    """Return at most MOST lines, each with the reason as a comment, and two more that measure what would be ``kept`` of
+    free memory by another malloc, where nothing gives much of it back."""
     heap = evidence.heap
     lines: list[str] = []
     if held.finishing:
@@ -43,7 +49,10 @@ def next_lines(evidence: Evidence, held: MainHolders) -> list[str]:
     if held.rows and heap.target.kind == "process":
         lines += _commented(evidence.line("snapshot", FILE), "does it grow? Now, and later:")
         lines += evidence.line(f"diff {FILE}")
-    return lines[:MOST]
+    size = sum(row.bytes for row in kept if row.id == FRAGMENTS)
+    measuring = evidence.measuring() if 100 * size >= MIN_PERCENT_KEPT * (heap.target.rss.bytes or size + 1) else []
+    first = _commented(measuring[:1], KEEPS)
+    return [*first, *measuring[1:], *lines[:MOST]]
 
 
 def _commented(lines: list[str], reason: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gdbheap.answers.accounting.paths import ways
 from gdbheap.contents.cxx.kinds import Room
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
@@ -31,7 +32,7 @@ class RoomOfKind:
 class ContainerRoom(Figures):
     """How many ``containers`` there are, the bytes that they have room for (``capacity``) and ``used``, the resident
     bytes of whole ``pages`` of room, and of the one that has the ``most`` of those the ``address`` of its block.
-    ``kinds``: those worth naming."""
+    ``kinds``: those worth naming; ``path``: to that block, "" where none is known."""
 
     ids = ("capacity",)
     containers: int
@@ -42,6 +43,7 @@ class ContainerRoom(Figures):
     most: int
     kinds: list[RoomOfKind] = field(metadata=UNLISTED)
     conditional: bool = field(default=False, metadata=UNLISTED)
+    path: str = ""
 
 
 def find(evidence: Evidence) -> list[Finding]:
@@ -57,8 +59,19 @@ def find(evidence: Evidence) -> list[Finding]:
     count, capacity, used, pages = (
         sum(getattr(room, name) for room in rooms) for name in ("count", "capacity", "used", "pages")
     )
-    figures = ContainerRoom(count, capacity, used, pages, most.address, most.most, kinds, conditional)
-    return [Finding("capacity", size, figures, evidence.line("chunks", "--by=type"), doubtful=conditional)]
+    path = _path(evidence, most) if pages else ""
+    figures = ContainerRoom(count, capacity, used, pages, most.address, most.most, kinds, conditional, path)
+    is_one = pages and most.address and not path
+    lines = evidence.line("why", f"{most.address:#x}") if is_one else evidence.line("chunks", "--by=type")
+    return [Finding("capacity", size, figures, lines, doubtful=conditional)]
+
+
+def _path(evidence: Evidence, room: Room) -> str:
+    """Return the path to the block with the most room; "" where references are not followed anyway."""
+    heap = evidence.heap
+    if not evidence.follows or heap.target.remote or not room.address:
+        return ""
+    return ways(heap, [room.address]).get(room.address, "")
 
 
 def _is_proven(room: Room) -> bool:

@@ -18,7 +18,8 @@ def _text(figures: ContainerRoom) -> str:
     parts = "; ".join([*([proven] if proven else []), *([f"{likely}, {IF_VECTORS}"] if likely else [])])
     is_one = sum(kind.count for kind in figures.kinds) == 1
     most = "" if is_one else f"the most, {size_text(figures.most)}, "
-    where = f"; {most}in the block at {figures.address:#x}" if figures.address else ""
+    way = f", which {figures.path} leads to" if figures.path else ""
+    where = f"; {most}in the block at {figures.address:#x}{way}" if figures.address else ""
     return f"containers {'' if proven else 'may '}have room that they do not fill: {parts}{where}"
 
 
@@ -28,7 +29,11 @@ def _part(kind: RoomOfKind) -> str:
 
 def _advice(figures: ContainerRoom) -> str:
     families = [kind.family for kind in figures.kinds]
-    told = [] if any(kind.proven for kind in figures.kinds) else ["look in the source at what holds them"]
+    told = []
+    if not any(kind.proven for kind in figures.kinds):
+        told.append(
+            "look in the source for a std::vector there" if figures.path else "look in the source at what holds them"
+        )
     if any(family.startswith(RUST) for family in families):
         told.append("call shrink_to_fit() of a Vec, String or HashMap that does not grow again, or use a new one")
     if TABLES in families:
@@ -38,7 +43,7 @@ def _advice(figures: ContainerRoom) -> str:
             "call shrink_to_fit() of a std::vector or std::string that does not grow again: clear() and reserve() "
             "leave it room"
         )
-    if figures.pages:
+    if figures.pages and not figures.path:
         told.append("'heap owners --by=block' says who holds the largest")
     return "; ".join(told)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.by_root import IN_MALLOC
@@ -13,7 +13,7 @@ from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 
-__all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone"]
+__all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone", "with_room"]
 
 MIN_PERCENT = 25
 # Findings that say more of a holder's bytes than that it has them, if they are about most of these.
@@ -103,7 +103,8 @@ def holds_alone(freed: int, held: int) -> bool:
 class Holder(Figures):
     """A ``holder`` of much, with ``count`` items where it has a length; ``same``: the id of a more specific
     finding about most of its bytes, None where there is none; ``parent``: the process that this one was forked from, as
-    far as it runs still. ``left_over``: only words that may be left over lead to most of it."""
+    far as it runs still. ``left_over``: only words that may be left over lead to most of it; ``room``: bytes of
+    containers' room that another finding guesses and that may be among these, 0 for none."""
 
     ids = ("holder",)
     holder: MainHolder
@@ -111,6 +112,18 @@ class Holder(Figures):
     same: str | None = field(default=None, metadata=UNLISTED)
     parent: int | None = field(default=None, metadata=UNLISTED)
     left_over: bool = field(default=False, metadata=UNLISTED)
+    room: int = field(default=0, metadata=UNLISTED)
+
+
+def with_room(found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings, each of a holder with the room of containers that may be a quarter of it or more."""
+    room = max((one.bytes for one in found if one.id == "capacity" and one.doubtful), default=0)
+    return [
+        replace(one, figures=replace(one.figures, room=room))
+        if isinstance(one.figures, Holder) and MIN_PERCENT * one.bytes <= 100 * room <= 100 * one.bytes
+        else one
+        for one in found
+    ]
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:

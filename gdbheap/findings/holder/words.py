@@ -118,6 +118,7 @@ OF_TASKS = {
 }
 NO_NAMES = "names of local variables are not read: the source tells which one it is"
 LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
+ROOM = "call shrink_to_fit() of each std::vector there that does not grow again, which the finding below is about; "
 SHARED = "if this is more than the program needs, drop what is no longer used from all that hold it"
 FORKED = (
     "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
@@ -139,7 +140,8 @@ def _text(figures: Holder) -> str:
             f"{least}in use; from {holder.path} ({what}) only words with a tag or behind the last item of a container "
             "lead to most of it: the program uses it, or has lost it"
         )
-    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{_others(holder)}"
+    room = f"; up to {size_text(figures.room)} of it may be room that containers do not fill" if figures.room else ""
+    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{room}{_others(holder)}"
 
 
 def _largest(way: str) -> str:
@@ -169,7 +171,7 @@ def _advice(figures: Holder) -> str:
     remedy = remedy_of(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)
-    limit = LIMIT if figures.holder.alone else SHARED
+    limit = f"{ROOM if figures.room else ''}{LIMIT if figures.holder.alone else SHARED}"
     return remedy or (f"{limit}; {NO_NAMES}" if ON_STACK.search(figures.holder.path) else limit)
 
 

@@ -14,7 +14,7 @@ OWN_REMEDY = "let it call mallopt(M_MMAP_THRESHOLD, 131072)"
 
 def _text(figures: LargeChunks) -> str:
     return (
-        f"{counted(figures.holes, 'hole')} of 128 KiB or more lie between "
+        f"{counted(figures.holes, 'hole')} of 128 KiB or more {'lies' if figures.holes == 1 else 'lie'} next to "
         f"{counted(figures.used_chunks, 'used chunk')} of that size ({size_text(figures.used)}): malloc gives a buffer "
         "a mapping of its own, which free() gives back at once, only from mmap_threshold on, which is "
         f"{threshold_text(figures.mmap_threshold, figures.origin)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.report.page.html import Section, paragraph, safe
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.findings import Numbers, advice_or_none, numbers_of, text_or_none
-from gdbheap.report.words.ledger import FIRST, advice_sentence, commands_of, no_findings
+from gdbheap.report.words.ledger import advice_sentence, commands_of, heading_of, no_findings
 from gdbheap.text import IN_SHELL, as_typed
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ def findings_section(answer: Ledger, style: Style) -> Section:
         return Section("findings", TITLE, paragraph(no_findings(answer)))
     numbers = numbers_of(answer.findings)
     items = "".join(_item(finding, style, numbers) for finding in answer.findings)
-    return Section("findings", TITLE, f'{paragraph(f"{FIRST}.")}<ol class="findings">\n{items}</ol>\n')
+    return Section(
+        "findings", TITLE, f'{paragraph(f"{heading_of(answer.findings)}.")}<ol class="findings">\n{items}</ol>\n'
+    )
 
 
 def text_or_id(finding: Finding) -> str:

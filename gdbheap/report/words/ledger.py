@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.findings.holder.rule import CODE
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gdbheap.findings.holder.rule import MainHolder
     from gdbheap.first_page.ledger import Ledger, Line
 
-__all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "no_findings", "render"]
+__all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "heading_of", "no_findings", "render"]
 
 NOT_LOOKED = (
     "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
@@ -36,7 +37,7 @@ SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
 # What RSS changes by while the holders are found is worth a sentence from so many bytes on.
 MIN_CHANGE = 1 << 20
-FIRST = "Findings, largest first"
+FIRST, GAINS_FIRST = "Findings, largest first", "Findings, what can be gained first"
 COLUMNS = (
     Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
@@ -203,7 +204,7 @@ def _findings(answer: Ledger, style: Style) -> str:
     findings = answer.findings
     if not findings:
         return style.filled(no_findings(answer))
-    lines, numbers = [style.heading(FIRST)], numbers_of(findings)
+    lines, numbers = [style.heading(heading_of(findings))], numbers_of(findings)
     for number, finding in enumerate(findings, 1):
         worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
         text = style.filled(f"{worth}: {text_of(finding, numbers)}.")
@@ -213,6 +214,12 @@ def _findings(answer: Ledger, style: Style) -> str:
         lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
         lines += [f"   {prompted(line)}" for line in commands_of(finding)]
     return "\n".join(lines)
+
+
+def heading_of(findings: Sequence[Finding]) -> str:
+    """Return the heading of a list of findings: of what order they are in."""
+    sizes = [finding.bytes for finding in findings]
+    return FIRST if sizes == sorted(sizes, reverse=True) else GAINS_FIRST
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
