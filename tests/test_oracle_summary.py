@@ -18,9 +18,11 @@ from gdbheap.first_page import ledger
 from gdbheap.targets.mappings import HUGE_PAGES, Mappings
 
 MAPPED = """
-import mmap, sys
-memory = mmap.mmap(-1, 48 << 20, flags=mmap.MAP_PRIVATE)
-memory.write(b"x" * (48 << 20))
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
+ctypes.memset(libc.mmap(None, 48 << 20, 3, 0x22, -1, 0), 120, 48 << 20)
 sys.stdin.readline()
 """
 NO_CACHES = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}

@@ -49,7 +49,7 @@ print(flush=True); sys.stdin.readline()
 """
 
 
-@pytest.mark.in_turn
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("release", ["3.6", "3.9", "3.10", "3.11", "3.12", "3.13"])
 @pytest.mark.parametrize("place", ["file", "memory", "temporary"])
 def test_databases(release: str, place: str, rng: random.Random, tmp_path: Path) -> None:
@@ -107,3 +107,64 @@ def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
     told = f"label route has {count:,} values, such as "
     assert f"{told}'/items/0/x'" in page and "se labels with few values" in page
     assert f"{told}<str of 10>" in hidden and "/items/" not in hidden
+
+
+POOL = """
+import os, sqlite3, sys
+class Wrapper: pass
+pool = {}
+for number in range(COUNT):
+    pool[number] = one = Wrapper()
+    one.link = sqlite3.connect(":memory:")
+    one.link.execute("create table t(a integer primary key, b blob)")
+    one.link.executemany("insert into t(b) values(?)", ((os.urandom(900),) for _ in range(3000)))
+    one.link.commit()
+print(flush=True); sys.stdin.readline()
+"""
+OF_CLASS = """
+import functools, sys
+class Api:
+    seen = {}
+    @functools.lru_cache(maxsize=100)
+    def get(self, number): return bytes(60_000)
+api = Api()
+for number in range(200): api.get(number)
+for number in range(20000): Api.seen[number] = str(number) * 50
+print(flush=True); sys.stdin.readline()
+"""
+MAPPED = """
+import mmap, sys
+kept = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+kept.write(b"x" * SIZE)
+print(flush=True); sys.stdin.readline()
+"""
+
+
+def python(script: str, **values: int) -> list[str]:
+    """Return the command of a script with its numbers."""
+    for name, value in values.items():
+        script = script.replace(name, str(value))
+    return [interpreter_of_release("3.11").executable, "-c", script]
+
+
+def test_connections_of_a_pool(rng: random.Random, tmp_path: Path) -> None:
+    """Memory that only the library refers to is its own: the advice is about the data, and not about callbacks."""
+    with running(python(POOL, COUNT=rng.randrange(3, 6)), tmp_path) as target:
+        page = " ".join(gdbheap(str(target.pid)).stdout.split())
+    assert "pool[…].link" in page and "his is the data itself, in memory" in page and "callbacks" not in page
+
+
+def test_attributes_of_a_class_are_holders_of_their_own(tmp_path: Path) -> None:
+    """No two attributes of a class are one holder, as items of a container are."""
+    with running(python(OF_CLASS), tmp_path) as target:
+        rows = {row["path"]: row["what"] for row in ask("", str(target.pid))["holders"]}
+    assert rows["Api.seen"] == "dict" and rows["Api.get"] == "functools._lru_cache_wrapper"
+
+
+def test_mapped_memory_of_an_object_is_in_use(rng: random.Random, tmp_path: Path) -> None:
+    """Memory that an object of the program mapped is no unknown mapping, nor a runtime's."""
+    size = rng.randrange(20, 40) << 20
+    with running(python(MAPPED, SIZE=size), tmp_path) as target:
+        page = ask("", str(target.pid))
+    assert page["holders"][0]["path"] == "kept" and page["summary"]["outside"] >= size
+    assert "mappings that no known" not in page["verdict"] and "not looked into" not in page["verdict"]

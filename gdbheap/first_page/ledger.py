@@ -43,7 +43,7 @@ from gdbheap.findings.leak_like.rule import with_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
 from gdbheap.first_page.outside import IN_USE, outside_holders
-from gdbheap.first_page.summary import Summary, summary
+from gdbheap.first_page.summary import Summary, summary, with_mapped
 from gdbheap.heap import Heap
 from gdbheap.host.cgroup import find_group
 from gdbheap.host.procfs import Named
@@ -186,6 +186,7 @@ def ledger_and_holders(
     outside = outside_holders(evidence)
     told = replace(told, outside=_sum_of(outside, IN_USE), stacks_left=_sum_of(outside, (LEFT,))) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
+    told = with_mapped(told, evidence) if told is not None and held.every is not None else told
     found = ordered(placed(with_room([*with_holders(found, held.rows), *held.findings])))
     answer = Ledger(
         rss,

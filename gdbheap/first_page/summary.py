@@ -5,7 +5,7 @@ Everything is summed from the owners of ``partition``, by the states of the allo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gdbheap.allocators.allocator import Allocator, Kept, State
 from gdbheap.allocators.finding import MALLOC
@@ -24,7 +24,7 @@ from gdbheap.answers.accounting.partition import (
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
 from gdbheap.findings import Evidence
 from gdbheap.heap import Heap
-from gdbheap.targets.ranges import joined, within
+from gdbheap.targets.ranges import intersect, joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
 # Where the memory of runtimes lies that is no line of their own in the ledger.
@@ -79,6 +79,18 @@ def summary(heap: Heap, evidence: Evidence) -> Summary:
         _unknown(evidence),
         free.whole if known else None,
     )
+
+
+def with_mapped(found: Summary, evidence: Evidence) -> Summary:
+    """Return the summary with the anonymous memory that objects in the heap say they mapped as in use, and not as
+    memory of which nothing is known."""
+    pages, unknown = evidence.heap.target.pages, found.unknown
+    if pages is None or unknown is None or unknown.id != REST or unknown.bytes is None:
+        return found
+    owned = joined(sorted((one.address, one.end) for one in evidence.heap.mapped if not one.shared))
+    parts = intersect(evidence.other_ranges.get(REST, []), owned)
+    size = min(unknown.bytes, sum(pages.count(start, end).resident for start, end in parts))
+    return replace(found, outside=found.outside + size, unknown=replace(unknown, bytes=unknown.bytes - size))
 
 
 def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:

@@ -18,7 +18,8 @@ BLOCK_EDGE = re.compile(r" ?holds it \(a block of ([\d,]+) bytes\)")
 MAX_SIZES = 4
 INDEX = re.compile(r"\[\d+\]")
 SUBSCRIPT = r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]"
-LAST_SUBSCRIPT, EACH_SUBSCRIPT = re.compile(SUBSCRIPT + r"\Z"), re.compile(SUBSCRIPT)
+# An item of the dict of a class is an attribute, and no item like others.
+LAST_SUBSCRIPT, EACH_SUBSCRIPT = re.compile(r"(?<!\.__dict__)" + SUBSCRIPT + r"\Z"), re.compile(SUBSCRIPT)
 ANY_SUBSCRIPT = "[…]"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.findings.free_chunks.rule import FreeChunks
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
@@ -25,7 +26,7 @@ def _text(figures: FreeChunks) -> str:
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
-    after = f"; the way to the block after the largest: {figures.pinned_by}" if figures.pinned_by else ""
+    after = f"; the way to the block after the largest: {source_path(figures.pinned_by)}" if figures.pinned_by else ""
     whose = "its" if figures.chunks == 1 else "their"
     return (
         f"free() left {counted(figures.chunks, 'hole')} between blocks in use, and {whose} whole pages stay resident: "

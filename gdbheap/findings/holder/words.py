@@ -178,7 +178,8 @@ def _advice(figures: Holder) -> str:
 def remedy_of(holder: MainHolder) -> str | None:
     """Return what helps against a holder of a known kind; None for others."""
     most = holder.parts[0].what if holder.parts else ""
-    is_of_library = most.startswith(BLOCK)
+    # Blocks that only C code refers to count for the object that has them.
+    is_of_library = most.startswith(BLOCK) or most in OF_LIBRARIES
     known = [OF_TRAITS[trait.kind] for trait in holder.traits if trait.kind in OF_TRAITS]
     known += _of_databases(holder) if is_of_library else []
     of_kind = {**REMEDIES, **(OF_LIBRARIES if is_of_library else OF_CALLBACKS)}

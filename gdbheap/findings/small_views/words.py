@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.findings.small_views.rule import KeptByViews
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
@@ -25,7 +26,7 @@ def _text(figures: KeptByViews) -> str:
 
 
 def _example(figures: KeptByViews) -> str:
-    return figures.path or f"the view at {figures.address:#x}"
+    return source_path(figures.path) if figures.path else f"the view at {figures.address:#x}"
 
 
 def _advice(figures: KeptByViews) -> str:
