@@ -101,7 +101,7 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
             "variable",
             4096,
             traits=[
-                Trait("log handler", "logging.handlers.MemoryHandler", 1, "shop"),
+                Trait("buffering log handler", "logging.handlers.MemoryHandler", 1, "shop"),
                 Trait("label", "route", 9, "'/a'", True),
                 Trait("database", "/var/a.db", 1, "file"),
                 Trait("database", "", 1, None),

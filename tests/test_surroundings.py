@@ -93,7 +93,7 @@ def test_records_that_a_handler_keeps(kind: str, without: str, rng: random.Rando
         [interpreter_of_release("3.11").executable, "-c", script.replace("WITHOUT", without)], tmp_path
     ) as one:
         page = " ".join(gdbheap(str(one.pid)).stdout.split())
-    assert f"in a {kind.rpartition('.')[2]} of logger {name}" in page and ".handlers[0].buffer" in page
+    assert f" in a {kind.rpartition('.')[2]} of logger {name}" in page and ".handlers[0].buffer" in page
     assert "emove the handler" in page and "LoggerAdapter" not in page
 
 
@@ -105,7 +105,7 @@ def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
         hidden = " ".join(gdbheap(str(target.pid), "--no-text").stdout.split())
     told = f"label route has {count:,} values, such as "
-    assert f"{told}'/items/0/x'" in page and "se labels with few values" in page
+    assert f"{told}'/items/0/x'" in page and "se few labels, with few values each" in page
     assert f"{told}<str of 10>" in hidden and "/items/" not in hidden
 
 
@@ -168,3 +168,32 @@ def test_mapped_memory_of_an_object_is_in_use(rng: random.Random, tmp_path: Path
         page = ask("", str(target.pid))
     assert page["holders"][0]["path"] == "kept" and page["summary"]["outside"] >= size
     assert "mappings that no known" not in page["verdict"] and "not looked into" not in page["verdict"]
+
+
+@pytest.mark.parametrize("more", ["attach database ? as other", "create temp table s as select * from t"])
+def test_memory_of_other_databases(more: str, rng: random.Random, tmp_path: Path) -> None:
+    """Where a connection has another database beside its main one, nothing is said of whose the memory is."""
+    arguments = f", ({str(tmp_path / 'big.db')!r},)" if "?" in more else ""
+    script = POOL.replace("one.link.commit()", f"one.link.commit(); one.link.execute({more!r}{arguments})")
+    with running(python(script, COUNT=4), tmp_path) as target:
+        page = gdbheap(str(target.pid)).stdout
+    assert "in memory (" not in page and "a database in memory;" not in page and "data itself" not in page
+
+
+BEHIND = """
+import io, logging, sys
+class Own(logging.Handler):
+    def __init__(self, app): super().__init__(); self.app = app
+class App: pass
+app = App(); app.cache = {n: b"x" * 3000 + str(n).encode() for n in range(5000)}
+logging.getLogger("audit").addHandler(Own(app))
+del app
+print(flush=True); sys.stdin.readline()
+"""
+
+
+def test_what_a_handler_only_refers_to(tmp_path: Path) -> None:
+    """What lies behind another object of the program is not the handler's: no advice is about that."""
+    with running(python(BEHIND), tmp_path) as target:
+        page = " ".join(gdbheap(str(target.pid)).stdout.split())
+    assert ".handlers[0].app.cache" in page and "emove the handler" not in page

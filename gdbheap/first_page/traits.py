@@ -12,7 +12,7 @@ from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.connections import CONNECTION, Connection, read_connection
 from gdbheap.contents.python.objects.surroundings import log_handler, widest_label
-from gdbheap.findings.holder.rule import DATABASE, LABEL, LOG_HANDLER, OPENED, MainHolder, Trait
+from gdbheap.findings.holder.rule import BUFFERING_HANDLER, DATABASE, LABEL, LOG_HANDLER, OPENED, MainHolder, Trait
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
@@ -52,7 +52,8 @@ def _around(paths: ObjectPaths, number: int | None) -> list[Trait]:
     if label is not None:
         found.append(Trait(LABEL, label.name, label.values, label.example, label.at_least))
     if handler is not None:
-        found.append(Trait(LOG_HANDLER, handler.kind, 1, handler.logger))
+        kind = BUFFERING_HANDLER if handler.is_buffer else LOG_HANDLER
+        found.append(Trait(kind, handler.kind, 1, handler.logger))
     return found
 
 

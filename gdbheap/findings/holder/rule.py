@@ -47,14 +47,16 @@ NO_FINDING = (RUNTIME, CODE)
 
 
 # What the memory around a holder says of it.
-LABEL, LOG_HANDLER, DATABASE, OPENED = "label", "log handler", "database", "opened by ended threads"
+LABEL, LOG_HANDLER, BUFFERING_HANDLER = "label", "log handler", "buffering log handler"
+DATABASE, OPENED = "database", "opened by ended threads"
 
 
 @dataclass(frozen=True)
 class Trait:
     """What the memory around a holder says of it. ``kind``: LABEL, the label of a metric that has most values: its
-    ``name``, how many these are (``count``) and an ``example``; LOG_HANDLER, a handler of logging: the ``name`` of its
-    class and that of its logger (``example``); DATABASE, what ``count`` connections of sqlite3 are to: the ``name`` of
+    ``name``, how many these are (``count``) and an ``example``; LOG_HANDLER, a handler of logging, or
+    BUFFERING_HANDLER, one that keeps records until it is flushed: the ``name`` of its class and that of its logger
+    (``example``); DATABASE, what ``count`` connections of sqlite3 are to: the ``name`` of
     the file or the database, and whether it is a "file", in "memory" or "temporary" (``example``), None where that is
     not proven; OPENED, how many of them threads opened that have ended."""
 

@@ -8,6 +8,7 @@ from gdbheap.contents.python.names.packages import ONE_FILE
 from gdbheap.contents.python.objects.connections import CONNECTION, IN_FILE, IN_MEMORY, TEMPORARY
 from gdbheap.findings.holder.rule import (
     BREAK,
+    BUFFERING_HANDLER,
     DATABASE,
     ENDED,
     FILE,
@@ -52,9 +53,10 @@ OPENER_ENDED = (
 )
 # The remedy by what the memory around a holder says.
 OF_TRAITS = {
-    LABEL: "use labels with few values, such as a route and not a path",
-    LOG_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) and a "
-    "small capacity: without a target its flush() drops nothing",
+    LABEL: "use few labels, with few values each, such as a route and not a path",
+    LOG_HANDLER: "remove the handler, or have it drop what was written",
+    BUFFERING_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) "
+    "and a small capacity: without a target its flush() drops nothing",
 }
 # The same where most is Python's objects, which the library refers to.
 OF_CALLBACKS = {

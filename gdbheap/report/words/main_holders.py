@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.contents.python.objects.connections import CONNECTION, IN_MEMORY, TEMPORARY
-from gdbheap.findings.holder.rule import DATABASE, LABEL, LOG_HANDLER, OPENED
+from gdbheap.findings.holder.rule import BUFFERING_HANDLER, DATABASE, LABEL, LOG_HANDLER, OPENED
 from gdbheap.report.text.numbers import count_text, counted, size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import SHARE, Column, table
@@ -30,6 +30,7 @@ NARROW = 100
 AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
 # How a connection names a database that lies in memory alone.
 MEMORY_NAME = ":memory:"
+HANDLERS = (LOG_HANDLER, BUFFERING_HANDLER)
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -70,7 +71,7 @@ def described(row: MainHolder) -> str:
 
 def _with_place(row: MainHolder, what: str) -> str:
     """Add to what a holder is in which handler of logging it is, or to which databases connections are."""
-    handler = next((_handler_text(trait) for trait in row.traits if trait.kind == LOG_HANDLER), "")
+    handler = next((_handler_text(trait) for trait in row.traits if trait.kind in HANDLERS), "")
     databases = [trait for trait in row.traits if trait.kind == DATABASE]
     places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
     total = sum(trait.count for trait in databases)
@@ -98,7 +99,8 @@ def _traits(row: MainHolder) -> list[str]:
 def _trait_text(trait: Trait, row: MainHolder) -> str:
     if trait.kind == LABEL:
         least = "at least " if trait.at_least else ""
-        return f"label {trait.name} has {least}{counted(trait.count, 'value')}, such as {trait.example}"
+        told = f"label {trait.name} has {least}{counted(trait.count, 'value')}, such as {trait.example}"
+        return f"{told}, the most of its labels" if (row.count or 0) > 2 * trait.count else told
     total = sum(other.count for other in row.traits if other.kind == DATABASE)
     which = "" if trait.count == total else f"{trait.count:,} of them "
     return f"{which}opened by {'threads that have' if trait.count > 1 else 'a thread that has'} ended"

@@ -25,7 +25,7 @@ IN_FILE, IN_MEMORY, TEMPORARY = "file", "memory", "temporary"
 DATABASE, FIRST_FIELD, LAST_FIELD, WORD = 16, 40, 120, 8
 CACHES = ("functools._lru_cache_wrapper", "sqlite3.Cache")
 # struct sqlite3, struct Db, struct sqlite3_vfs (src/sqliteInt.h, src/sqlite.h.in; the same since 3.7).
-LIST, FIRST_TREE, SECOND, VFS_NAME = 32, 8, 32, 24
+LIST, COUNT, FIRST_TREE, SECOND, VFS_NAME = 32, 40, 8, 32, 24
 NAMES = (b"main", b"temp")
 # struct Pager: bytes that are 0 or 1, of which these say that its file is temporary, and that it has none.
 FLAGS, IS_TEMPORARY, HAS_NO_FILE = slice(16, 20), 0, 3
@@ -65,7 +65,9 @@ def _main_database(space: Space, database: int) -> tuple[str | None, str]:
     if tuple(own) != NAMES:
         return None, ""
     tree = space.word(listed + FIRST_TREE)
-    if space.word(tree) != database:
+    is_alone = space.u32(database + COUNT) == len(NAMES) and not space.word(listed + SECOND + FIRST_TREE)
+    if space.word(tree) != database or not is_alone:
+        # The memory may be that of an attached database, or of temporary tables.
         return None, ""
     pager = space.word(space.word(tree + WORD))
     name = _name_in(space, pager)

@@ -17,6 +17,7 @@ __all__ = ["LogHandler", "WidestLabel", "log_handler", "widest_label"]
 METRICS, LABEL_NAMES, CHILDREN = "prometheus_client.", "_labelnames", "_metrics"
 MAX_LABELS, MAX_CHILDREN, ALL_KEYS = 32, 30_000, 1 << 20
 HANDLER, LOGGER, NAME = "logging.Handler", "logging.Logger", "name"
+BUFFERING = "logging.handlers.BufferingHandler"
 MAX_BASES, LONGEST = 32, 100
 
 
@@ -33,10 +34,12 @@ class WidestLabel:
 
 @dataclass(frozen=True)
 class LogHandler:
-    """A handler of the standard library's logging by its class, and the name of the logger that has it, if one does."""
+    """A handler of logging by its class, the name of the logger that has it, if one does, and whether it is one that
+    keeps records until it is flushed."""
 
     kind: str
     logger: str | None
+    is_buffer: bool
 
 
 def widest_label(texts: Repr, objects: Sequence[Node]) -> WidestLabel | None:
@@ -83,13 +86,14 @@ def _items(texts: Repr, address: int) -> Iterator[int]:
 
 
 def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
-    """Return the last handler of a chain of ``objects``, and the logger before it."""
-    places = [place for place, node in enumerate(objects) if _is_a(texts, node.type, HANDLER)]
-    if not places:
+    """Return the handler whose attribute is the last of a chain of ``objects``, and the logger before it."""
+    above = [place for place, node in enumerate(objects[:-1]) if texts.names.name(node.type) != "dict"]
+    if not above or not _is_a(texts, objects[above[-1]].type, HANDLER):
         return None
-    loggers = [node for node in objects[: places[-1]] if _is_a(texts, node.type, LOGGER)]
-    kind = texts.names.name(objects[places[-1]].type)
-    return LogHandler(kind, _name_of(texts, loggers[-1]) if loggers else None)
+    loggers = [node for node in objects[: above[-1]] if _is_a(texts, node.type, LOGGER)]
+    kind = texts.names.name(objects[above[-1]].type)
+    is_buffer = _is_a(texts, objects[above[-1]].type, BUFFERING)
+    return LogHandler(kind, _name_of(texts, loggers[-1]) if loggers else None, is_buffer)
 
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
