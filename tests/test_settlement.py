@@ -175,11 +175,13 @@ def test_gains_stand_before_the_holder(rng: random.Random) -> None:
     def order(*others: Finding) -> list[str]:
         return [one.id for one in ordered(placed([held(size), *others]))]
 
-    room = partial(ContainerRoom, 1, size, 0, 1, 4096, size, [])
+    room = partial(ContainerRoom, 1, size, 0, 1, 4096, size, [], path="cache")
     assert order(Finding("capacity", size // 3, room())) == ["capacity", "holder"]
     assert order(Finding("capacity", size // 5, room())) == ["holder", "capacity"]
     guess = Finding("capacity", size // 3, room(conditional=True), doubtful=True)
     assert order(guess) == ["holder", "capacity"]
+    elsewhere = room(path="stack of thread 7")
+    assert order(Finding("capacity", size // 3, elsewhere)) == ["holder", "capacity"]
     assert order(Finding("growing", size // 2, {})) == ["holder", "growing"]
     assert order(Finding("main-top", size // 2, {})) == ["holder", "main-top"]
     (holder, _guess) = with_room([held(size), guess])

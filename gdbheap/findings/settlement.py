@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from gdbheap.findings.finding import Claim, Evidence, Finding
+from gdbheap.findings.holder.rule import is_room_of
 from gdbheap.findings.settings import lines_to_paste
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
@@ -72,7 +73,7 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by their rank; those that say for certain what could be gained of a holder's bytes, a quarter
+    """Return the findings by their rank; one that says for certain what could be gained of a holder's bytes, a quarter
     of them or more, before the one that only says who has these."""
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []
@@ -83,9 +84,8 @@ def ordered(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _gains_of(finding: Finding, holder: Finding) -> bool:
-    names = (finding.within, *finding.also_within)
-    is_sure = finding.id not in OF_ALL and not finding.rank[0]
-    return HOLDER in names and is_sure and MIN_GAIN * finding.bytes >= holder.bytes
+    is_sure = not finding.rank[0] and MIN_GAIN * finding.bytes >= holder.bytes
+    return is_sure and is_room_of(finding.figures, holder.figures)
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:

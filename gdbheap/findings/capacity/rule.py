@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gdbheap.answers.accounting.paths import ways
 from gdbheap.contents.cxx.kinds import Room
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
@@ -32,7 +31,8 @@ class RoomOfKind:
 class ContainerRoom(Figures):
     """How many ``containers`` there are, the bytes that they have room for (``capacity``) and ``used``, the resident
     bytes of whole ``pages`` of room, and of the one that has the ``most`` of those the ``address`` of its block.
-    ``kinds``: those worth naming; ``path``: to that block, "" where none is known."""
+    ``kinds``: those worth naming; ``path``: what leads to that block, as an edge from a root, "" where that
+    is not known."""
 
     ids = ("capacity",)
     containers: int
@@ -67,11 +67,13 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _path(evidence: Evidence, room: Room) -> str:
-    """Return the path to the block with the most room; "" where references are not followed anyway."""
+    """Return where the path to the block with the most room begins; "" where references are not followed anyway."""
     heap = evidence.heap
     if not evidence.follows or heap.target.remote or not room.address:
         return ""
-    return ways(heap, [room.address]).get(room.address, "")
+    number = heap.references.graph.find(room.address)
+    steps = [] if number is None else heap.paths.path(heap.references.graph.chain(number)).steps
+    return steps[0].edge if steps else ""
 
 
 def _is_proven(room: Room) -> bool:

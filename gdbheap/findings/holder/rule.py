@@ -10,10 +10,11 @@ from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
 from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
+from gdbheap.findings.capacity.rule import ContainerRoom
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 
-__all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone", "with_room"]
+__all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone", "is_room_of", "with_room"]
 
 MIN_PERCENT = 25
 # Findings that say more of a holder's bytes than that it has them, if they are about most of these.
@@ -119,13 +120,26 @@ class Holder(Figures):
 
 def with_room(found: Sequence[Finding]) -> list[Finding]:
     """Return the findings, each of a holder with the room of containers that may be a quarter of it or more."""
-    room = max((one.bytes for one in found if one.id == "capacity" and one.doubtful), default=0)
+    guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
+    if guess is None:
+        return list(found)
+    room = guess.bytes
     return [
         replace(one, figures=replace(one.figures, room=room))
-        if isinstance(one.figures, Holder) and MIN_PERCENT * one.bytes <= 100 * room <= 100 * one.bytes
+        if isinstance(one.figures, Holder)
+        and is_room_of(guess.figures, one.figures)
+        and MIN_PERCENT * one.bytes <= 100 * room <= 100 * one.bytes
         else one
         for one in found
     ]
+
+
+def is_room_of(room: object, holder: object) -> bool:
+    """Return whether the container with the most of the room that a finding is about lies below a finding's holder, by
+    their figures."""
+    if not isinstance(holder, Holder) or not isinstance(room, ContainerRoom) or not room.path:
+        return False
+    return holder.holder.path == room.path or holder.holder.path.startswith(f"{room.path}: ")
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:

@@ -42,7 +42,7 @@ OF_LIBRARIES = {
 }
 # The same where it is proven what the connections are to.
 OF_DATABASES = {
-    IN_FILE: "PRAGMA shrink_memory gives the page cache of a connection back, PRAGMA cache_size limits it, close() "
+    IN_FILE: "PRAGMA cache_size limits the page cache of a connection, PRAGMA shrink_memory gives it back, close() "
     "frees it: the data is in the file",
     IN_MEMORY: "this is the data itself, in memory: DELETE and VACUUM shrink it, close() drops it",
     TEMPORARY: "PRAGMA shrink_memory gives the page cache of a connection back, close() drops the database",
@@ -53,7 +53,7 @@ OPENER_ENDED = (
 )
 # The remedy by what the memory around a holder says.
 OF_TRAITS = {
-    LABEL: "use few labels, with few values each, such as a route and not a path",
+    LABEL: "use labels with few values, such as a route and not a path",
     LOG_HANDLER: "remove the handler, or have it drop what was written",
     BUFFERING_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) "
     "and a small capacity: without a target its flush() drops nothing",
