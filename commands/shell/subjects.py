@@ -59,7 +59,6 @@ from gdbheap.commands.surface.session import (
 from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
 from gdbheap.files import find_file, is_folder
 from gdbheap.report.text.numbers import is_name, parse_address
-from gdbheap.report.words.remarks import sentence_of
 from gdbheap.targets.typed_target import parse_target
 
 if TYPE_CHECKING:
@@ -373,6 +372,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
     from gdbheap.export.gathered import gather, gather_look
     from gdbheap.export.source import Source
     from gdbheap.report.words.findings import words_of
+    from gdbheap.report.words.remarks import sentence_of
     from gdbheap.snapshots.file import is_snapshot, read
 
     def of_heap(names: Collection[str], graph: bool | None) -> Gathered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,12 +14,12 @@ from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.style import FAULT, Style
 from gdbheap.report.text.tables import join
 from gdbheap.report.words.check import named
-from gdbheap.report.words.remarks import sentence_of
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.commands.inferior_calls.inferior_call import Calls
     from gdbheap.heap import Heap
+    from gdbheap.remarks import Remark
     from gdbheap.snapshots.snapshot import Look
     from gdbheap.targets.following import LocalProcess
     from gdbheap.targets.target import Damage
@@ -65,11 +65,17 @@ class TargetInfo:
         last = heaps[-1].target
         # Before the warnings: finding a version may add some.
         target = {**last.describe(), **heaps[-1].versions}
-        warnings = [sentence_of(warning) for heap in heaps for warning in heap.warnings]
+        warnings = _sentences(warning for heap in heaps for warning in heap.warnings)
         damage = [named(place) for heap in heaps for place in heap.damage]
         partial = any(heap.partial for heap in heaps)
         refused = any(heap.target.refusal is not None for heap in heaps)
         return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private, refused)
+
+
+def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
+    from gdbheap.report.words.remarks import sentence_of  # A help has none: it starts faster without.
+
+    return list(map(sentence_of, warnings))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +143,7 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
     """Answer about two or more looks. The last one is described, and is the one that shares are of."""
     found = [look.snapshot for look in looks]
     last = found[-1]
-    warnings = list(dict.fromkeys(sentence_of(warning) for look in found for warning in look.warnings))
+    warnings = list(dict.fromkeys(_sentences(warning for look in found for warning in look.warnings)))
     partial = any(look.partial or look.damaged for look in found)
     info = TargetInfo(last.target, warnings, [], partial, last.ledger.rss.bytes)
     return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)
