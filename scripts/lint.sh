@@ -1,5 +1,5 @@
 #!/bin/sh
-# The checks that run no target: ruff (check and format), mypy --strict, cargo fmt, cargo clippy, the core's own tests.
+# The checks that run no target: ruff (check and format), mypy --strict, cargo fmt, cargo clippy, Rust's own tests.
 #
 # A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
 # `lint.sh python` and `lint.sh rust` run those of one language; those of Rust need no .venv.
@@ -62,7 +62,7 @@ check_rust() {
         skip "cargo clippy" "this cargo has no clippy"
     fi
     # The binding has no tests of its own: Python's are.
-    check "cargo test" cargo test -q --manifest-path native/Cargo.toml --package gdbheap-core
+    check "cargo test" cargo test -q --manifest-path native/Cargo.toml --package gdbheap-access --package gdbheap-core
 }
 
 case $language in

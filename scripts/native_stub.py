@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
-BINDING, CORE = ROOT / "native" / "binding" / "src", ROOT / "native" / "core" / "src"
+BINDING = ROOT / "native" / "binding" / "src"
+# What the binding hands out.
+SOURCES = [ROOT / "native" / crate / "src" for crate in ("access", "core")]
 STUB = ROOT / "gdbheap" / "_native.pyi"
 WIDTH = 120
 HEAD = '''"""Types of the native module, written by scripts/native_stub.py; the docstrings are in native/binding/src."""
@@ -358,7 +360,8 @@ class Core:
     """What the binding's types are made of that stands in the core."""
 
     def __init__(self) -> None:
-        self.text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(CORE.rglob("*.rs")))
+        paths = [path for root in SOURCES for path in sorted(root.rglob("*.rs"))]
+        self.text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
     def _one(self, pattern: str) -> Tokens | None:
         """What follows the only place that matches; None where there is none."""

@@ -154,22 +154,39 @@ def test_no_allocator_imports_from_another_ones_room() -> None:
     assert found == REPLACED
 
 
+ACCESS = ROOT / "native" / "access" / "src"
 CORE = ROOT / "native" / "core" / "src"
 BINDING = ROOT / "native" / "binding" / "src"
-# Parts of the core; each may name itself and those before it, but for its neighbours in a line.
-CORE_ORDER = [
-    ["error", "bytes", "bits", "by_address", "firsts", "machine", "signals", "folder", "stat", "tables", "patient"],
-    ["work"],
-    ["packed", "symbols"],
-    ["memory"],
-    ["process"],
-    ["allocators"],
-    ["python"],
-    ["graph", "memory_use"],
-    ["structures"],
-    ["history", "events"],
-]
-# Where system calls are made.
+# Crates, and which of ours each may name.
+STANDS_ON: dict[str, set[str]] = {
+    "calls": set(),
+    "plan": set(),
+    "access": set(),
+    "core": {"access", "calls", "plan"},
+    "binding": {"access", "core"},
+    "recorder": {"calls"},
+    "replayer": {"plan"},
+}
+# Parts of a crate; each may name itself and those before it, but for its neighbours in a line that is not the first.
+PARTS = {
+    "access": [
+        ["error", "bytes", "machine", "signals", "folder", "stat", "tables", "patient"],
+        ["work"],
+        ["testing"],
+        ["memory"],
+        ["process"],
+    ],
+    "core": [
+        ["bits", "by_address", "firsts", "mangled", "demangle"],
+        ["packed", "symbols"],
+        ["allocators"],
+        ["python"],
+        ["graph", "memory_use"],
+        ["structures"],
+        ["history", "events"],
+    ],
+}
+# Parts of `access` where system calls are made.
 UNSAFE = {"signals", "folder", "memory", "process"}
 # A path from a `use`, up to its semicolon, or in an expression.
 USE = re.compile(r"^([ ]*)(?:pub(?:\([a-z]+\))? )?use ([^;]+);", re.MULTILINE)
@@ -258,11 +275,12 @@ def test_no_rust_modules_import_each_other(crate: str) -> None:
     assert circles(rust_arrows(ROOT / "native" / crate / "src")) == []
 
 
-def test_folders_of_the_core_point_left() -> None:
-    """No part of the core names one to its right, nor a neighbour in its line but in the first."""
-    rank = {part: place for place, line in enumerate(CORE_ORDER) for part in line}
+@pytest.mark.parametrize("crate", PARTS)
+def test_parts_of_a_crate_point_left(crate: str) -> None:
+    """No part names one to its right, nor a neighbour in its line but in the first."""
+    rank = {part: place for place, line in enumerate(PARTS[crate]) for part in line}
     wrong = []
-    for name, targets in rust_arrows(CORE).items():
+    for name, targets in rust_arrows(ROOT / "native" / crate / "src").items():
         part = name.split("::")[0]
         if not part:
             continue
@@ -273,21 +291,34 @@ def test_folders_of_the_core_point_left() -> None:
     assert wrong == []
 
 
-def test_every_part_of_the_core_has_a_place() -> None:
+@pytest.mark.parametrize("crate", PARTS)
+def test_every_part_of_a_crate_has_a_place(crate: str) -> None:
     """The order names what exists, so that a renamed folder cannot escape the rule."""
-    parts = {name.split("::")[0] for name in rust_modules(CORE)} - {""}
-    assert parts == {part for line in CORE_ORDER for part in line}
+    parts = {name.split("::")[0] for name in rust_modules(ROOT / "native" / crate / "src")} - {""}
+    assert parts == {part for line in PARTS[crate] for part in line}
 
 
-def test_the_core_knows_no_pyo3() -> None:
-    """Neither a source of the core nor its manifest names it."""
-    files = [*CORE.rglob("*.rs"), CORE.parent / "Cargo.toml"]
+def test_crates_point_left() -> None:
+    """A crate names no other one of ours than those it stands on, neither in its manifest nor in its sources."""
+    assert set(STANDS_ON) == set(CRATES)
+    for crate, allowed in STANDS_ON.items():
+        folder = ROOT / "native" / crate
+        files = [folder / "Cargo.toml", *folder.rglob("*.rs")]
+        others = set(STANDS_ON) - allowed - {crate}
+        text = "\n".join(path.read_text(encoding="utf-8") for path in files)
+        assert [one for one in others if re.search(rf"\bgdbheap[-_]{one}\b", text)] == [], crate
+
+
+@pytest.mark.parametrize("crate", PARTS)
+def test_only_the_binding_knows_pyo3(crate: str) -> None:
+    """Neither a source of these crates nor their manifests name it."""
+    files = [*(ROOT / "native" / crate).rglob("*.rs"), ROOT / "native" / crate / "Cargo.toml"]
     assert [str(path) for path in files if "pyo3" in path.read_text(encoding="utf-8")] == []
 
 
 def test_only_system_calls_are_unsafe() -> None:
-    """Each part of the core but those that make system calls forbids it to itself and to all below."""
-    found = rust_modules(CORE)
+    """Each part of `access` but those that make system calls forbids it to itself and to all below."""
+    found = rust_modules(ACCESS)
     forbidden = {name for name, text in found.items() if "#![forbid(unsafe_code)]" in text}
     tops = {name.split("::")[0] for name in found} - {""}
     assert tops - UNSAFE <= forbidden

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_imports import BINDING, CORE, ROOT, modules
+from test_imports import ACCESS, BINDING, CORE, ROOT, modules
 
 MACHINE = "machines.machine"
 LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
@@ -116,9 +116,9 @@ def test_nothing_is_allowed_in_vain() -> None:
 # Files of the native half that may know what a machine is, and what they may know.
 RUST = re.compile(r"\b(?:4_?096|0x1000)(?:_?[ui]\w+)?\b|\b1(?:_?u64)? << (?:12|47|48|63|64)\b|\bPAGE\b")
 RUST_ALLOWED = {
-    CORE / "machine.rs": {"1 << 12"},
+    ACCESS / "machine.rs": {"1 << 12"},
     # /proc/PID/pagemap's bit for a page that is there.
-    CORE / "memory" / "pages.rs": {"1 << 63"},
+    ACCESS / "memory" / "pages.rs": {"1 << 63"},
     # Counts.
     CORE / "memory_use" / "copies.rs": {"1 << 12"},
     CORE / "allocators" / "glibc" / "bins" / "sound.rs": {"1 << 12"},
@@ -131,7 +131,7 @@ def of_a_machine_in_rust(source: str) -> set[str]:
     return set(RUST.findall(re.sub(r"//.*", "", source.partition("#[cfg(test)]")[0])))
 
 
-@pytest.mark.parametrize("root", [CORE, BINDING], ids=["core", "binding"])
+@pytest.mark.parametrize("root", [ACCESS, CORE, BINDING], ids=["access", "core", "binding"])
 def test_rust_asks_the_machine(root: Path) -> None:
     """No file but machine.rs has the size of a page or the end of the addresses; every exception is still there. What
     only tests are built with, a file testing.rs, lays out what it likes."""

@@ -1,6 +1,6 @@
 """Places in a program's code at which its threads are seen to come by: behind system calls, and where functions begin.
 
-The patches themselves are native (native/core/src/process/patch). x86-64 alone.
+The patches themselves are native (native/access/src/process/patch). x86-64 alone.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ macro_rules! functions {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
-    module.add("PRESENT", gdbheap_core::memory::PRESENT)?;
-    module.add("SWAPPED", gdbheap_core::memory::SWAPPED)?;
-    module.add("ZERO", gdbheap_core::memory::ZERO)?;
+    module.add("PRESENT", gdbheap_access::memory::PRESENT)?;
+    module.add("SWAPPED", gdbheap_access::memory::SWAPPED)?;
+    module.add("ZERO", gdbheap_access::memory::ZERO)?;
     module.add("STATES", gdbheap_core::allocators::glibc::STATES)?;
     classes!(
         module,

@@ -1,8 +1,9 @@
 //! What packing the blocks of slabs would do.
 
 use crate::rows::{all, answers, Range};
+use gdbheap_access::memory;
 use gdbheap_core::allocators::BlockSlab;
-use gdbheap_core::{memory, memory_use};
+use gdbheap_core::memory_use;
 
 answers! {
     /// Blocks of one size of the allocator at the place `root` among several: in how many slabs they lie, how many cannot be given

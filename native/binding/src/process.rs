@@ -3,8 +3,8 @@
 use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
 use crate::watch::{raised, watched};
-use gdbheap_core::process::named::{self, Held};
-use gdbheap_core::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
+use gdbheap_access::process::named::{self, Held};
+use gdbheap_access::process::{self, Answer, Bytes, End, Look, Plan, ProcessFolder, Style, Thread};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -389,14 +389,14 @@ impl From<process::Account> for ProcessAccount {
 /// for 2 s while the first thread waits in the kernel, deaf to it. A second call does nothing.
 #[pyfunction]
 pub fn end_where_deaf(line: Vec<u8>) {
-    gdbheap_core::signals::end_where_deaf(line);
+    gdbheap_access::signals::end_where_deaf(line);
 }
 
 /// The first `limit` bytes of a file in the folder of a process in /proc. Raises TimeoutError where the kernel waits in vain
 /// for the lock of its memory map, or for its execve().
 #[pyfunction]
 pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
-    let found = py.detach(|| gdbheap_core::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
+    let found = py.detach(|| gdbheap_access::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
 }
 
@@ -404,20 +404,20 @@ pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<
 #[pyfunction]
 pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
     let found =
-        py.detach(|| gdbheap_core::patient::read_at_patiently(path.as_ref(), offset, size)).map_err(os_error)?;
+        py.detach(|| gdbheap_access::patient::read_at_patiently(path.as_ref(), offset, size)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
 }
 
 /// Where a link in such a folder leads. Raises as `read_patiently`.
 #[pyfunction]
 pub fn read_link_patiently(py: Python<'_>, path: &str) -> PyResult<OsString> {
-    py.detach(|| gdbheap_core::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
+    py.detach(|| gdbheap_access::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
 }
 
 /// A descriptor of such a file, open to read, and to write if `writable`. Raises as `read_patiently`.
 #[pyfunction]
 pub fn open_patiently(py: Python<'_>, path: &str, writable: bool) -> PyResult<i32> {
-    let found = py.detach(|| gdbheap_core::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
+    let found = py.detach(|| gdbheap_access::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
     Ok(found.into_raw_fd())
 }
 

@@ -4,7 +4,7 @@ use crate::memory::Space;
 use crate::records::{records, Given};
 use crate::rows::{all, answers};
 use crate::watch::watched;
-use gdbheap_core::process::{self, Module, Stack, REGISTERS};
+use gdbheap_access::process::{self, Module, Stack, REGISTERS};
 use gdbheap_core::Watcher;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard};
@@ -90,7 +90,7 @@ impl Unwinder {
 /// The name behind a linker's symbol of C++ or Rust, without parameters, result and hash; None for any other symbol.
 #[pyfunction]
 pub fn demangle(symbol: &str) -> Option<String> {
-    process::demangle(symbol)
+    gdbheap_core::demangle::demangle(symbol)
 }
 
 /// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.

@@ -4,7 +4,7 @@
 //! format (4 MiB). So is the time of one read: frames that hold nothing, as a sparse file has them by the terabyte, are an error.
 #![forbid(unsafe_code)]
 
-use crate::error::{Error, Result};
+use gdbheap_access::error::{Error, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicU64, Ordering};

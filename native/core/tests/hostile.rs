@@ -2,6 +2,7 @@
 
 mod support;
 
+use gdbheap_access::memory::{find_pointer, find_pointer_runs, Backing, Segment, Space};
 use gdbheap_core::allocators::glibc::{
     find_extents, find_fenced, find_mmapped, follow_bins, walk_chunks, CacheList, MmappedStyle, Stretch,
 };
@@ -12,7 +13,6 @@ use gdbheap_core::allocators::oldmalloc::{find_bins, read_oldmalloc, Given};
 use gdbheap_core::allocators::pymalloc::{find_arena_tables, find_list_ends, read_pools, used_blocks, ArenaRow};
 use gdbheap_core::allocators::tcmalloc::{self, read_tcmalloc, TcmallocRoot};
 use gdbheap_core::allocators::{find_list_heads, Heaps, Store};
-use gdbheap_core::memory::{find_pointer, find_pointer_runs, Backing, Segment, Space};
 use gdbheap_core::memory_use::packing;
 use gdbheap_core::python::{take_census, CensusRequest, TypeLayout};
 use gdbheap_core::{Cancelled, Progress, Watcher};

@@ -2,8 +2,8 @@
 
 mod support;
 
+use gdbheap_access::memory::Pages;
 use gdbheap_core::allocators::BlockSlab;
-use gdbheap_core::memory::Pages;
 use gdbheap_core::memory_use::{copying, packing};
 use support::{machine, Chance};
 

@@ -2,9 +2,9 @@
 
 mod support;
 
+use gdbheap_access::memory::{Pages, PRESENT, SWAPPED};
 use gdbheap_core::allocators::glibc::{released, trim_chunks, walk_chunks, Chunks, Released, Stretch};
 use gdbheap_core::allocators::Store;
-use gdbheap_core::memory::{Pages, PRESENT, SWAPPED};
 use gdbheap_core::memory_use::{pins, Kept, Sum, Sweep};
 use gdbheap_core::{Machine, PageSize};
 use std::collections::BTreeSet;

@@ -2,8 +2,8 @@
 
 mod support;
 
+use gdbheap_access::memory::Space;
 use gdbheap_core::allocators::pymalloc::{read_pools, ArenaRow, Pools};
-use gdbheap_core::memory::Space;
 use support::{Chance, Memory, Unwatched};
 
 const START: u64 = 0x7f00_0000_0000;

@@ -2,8 +2,8 @@
 
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
-use crate::error::{Error, Result};
 use crate::firsts::Firsts;
+use gdbheap_access::error::{Error, Result};
 use std::str::FromStr;
 
 /// What a list is ordered by: the largest sizes, or the lowest addresses or arenas, first.

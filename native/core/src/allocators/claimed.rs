@@ -2,7 +2,7 @@
 
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;
-use crate::bytes::range_at;
+use gdbheap_access::bytes::range_at;
 
 const OBJECT_AT: u64 = 80;
 

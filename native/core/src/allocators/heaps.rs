@@ -2,8 +2,8 @@
 
 use crate::allocators::block::{Block, Place};
 use crate::allocators::store::Store;
-use crate::bytes::u64_at;
-use crate::memory::space::Space;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::memory::space::Space;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;

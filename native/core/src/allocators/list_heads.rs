@@ -1,8 +1,8 @@
 //! Heads of circular lists, one after the other: malloc's bins, pymalloc's `usedpools`.
 
-use crate::machine::LOWEST;
-use crate::memory::space::Space;
-use crate::memory::words::Words;
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::words::Words;
 
 /// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
 /// Some pairs inside a run may be out of order: damage must not hide the whole.

@@ -1,7 +1,7 @@
 //! The roots of maps and trees: arrays in static data with a word for each stretch of addresses, which leads to a table.
 
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn proven_roots(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::Unwatched;
+    use gdbheap_access::testing::Unwatched;
     use std::cell::Cell;
 
     #[test]

@@ -4,8 +4,8 @@ use crate::allocators::block::Cell;
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
-use crate::error::{Error, Result};
-use crate::memory::space::Space;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::memory::space::Space;
 
 /// `count` blocks without a gap, one each `stride` bytes from `start` on.
 #[derive(Clone, Copy, Debug)]

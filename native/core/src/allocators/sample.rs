@@ -5,9 +5,9 @@ use crate::allocators::groups::spread_by_size;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::spread::mixed;
 use crate::allocators::store::Store;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 /// Blocks of malloc of this size and below, as pymalloc's are.
 const LARGEST: u64 = 512 + 2 * CHUNK_HEADER;

@@ -14,7 +14,7 @@ use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::Pools;
 use crate::allocators::runs::Runs;
 use crate::allocators::tally::Tally;
-use crate::memory::space::Space;
+use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
 
 /// No allocator has sizes that are closer to each other.

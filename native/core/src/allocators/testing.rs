@@ -2,8 +2,8 @@
 
 use super::claimed::Claimed;
 use super::store::Store;
-use crate::machine::Machine;
-use crate::memory::space::{Source, Space};
+use gdbheap_access::machine::Machine;
+use gdbheap_access::memory::space::{Source, Space};
 use std::sync::Arc;
 
 /// Where the first block begins.

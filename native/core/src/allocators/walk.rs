@@ -12,9 +12,9 @@ use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::pymalloc::pools::{Pool, Pools, HEADER};
 use crate::allocators::runs::{show_equal, Runs};
 use crate::allocators::store::Store;
-use crate::error::Cancelled;
-use crate::memory::window::Window;
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::Control;
 
 pub(crate) use crate::allocators::glibc::chunks::HEAD_BYTES;
 

@@ -1,7 +1,7 @@
 //! Stages of several threads as one course of events: each call has its time.
 
 use super::room::{Claim, Room};
-use crate::error::Result;
+use gdbheap_access::error::Result;
 use gdbheap_calls::{Event, Last, Reader};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

@@ -2,10 +2,10 @@
 
 use super::by_time;
 use super::room::Room;
-use crate::bytes::u64_at;
-use crate::error::{Error, Result};
-use crate::signals::SignalsHeld;
-use crate::work::{Progress, Watcher};
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::signals::SignalsHeld;
+use gdbheap_access::work::{Progress, Watcher};
 use gdbheap_calls::waiting::from_words;
 use gdbheap_calls::{encode, header, Event, Last, Reader, MAX_EVENT, STAGE};
 use std::cell::Cell;
@@ -102,7 +102,7 @@ impl Stages<'_> {
         let (total, mut done) = (self.bytes(), 0);
         std::thread::scope(|scope| {
             let (send, receive) = sync_channel(AHEAD);
-            let held = SignalsHeld::new();
+            let held = SignalsHeld::hold();
             scope.spawn(move || self.unpack_all(&send));
             drop(held);
             for stage in receive {

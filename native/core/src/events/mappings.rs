@@ -1,7 +1,7 @@
 //! The program's own mappings: which part of which one lies where.
 
 use super::room::{Claim, List, Room};
-use crate::machine::SMALLEST_PAGE;
+use gdbheap_access::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
 

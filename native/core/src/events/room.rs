@@ -4,7 +4,7 @@
 //! What a table had no room for is missing in it; `Room::check` says so after each stage, and there is no answer then.
 
 use crate::by_address::ByAddress;
-use crate::error::{Error, Result};
+use gdbheap_access::error::{Error, Result};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};

@@ -5,8 +5,8 @@
 use super::frames::Stages;
 use super::room::{AddressTable, Claim, Room, Table};
 use crate::by_address::{Addresses, ByAddress};
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use gdbheap_calls::part::{flag, Content};
 use gdbheap_calls::{Damaged, Event, Reader};
 use std::collections::HashMap;

@@ -5,8 +5,8 @@ use super::passes::add_up;
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::bits::Bits;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! All edges in compressed rows: those of node n lie between the ends of rows n - 1 and n.
 
-use crate::error::{Error, Result};
-use crate::memory::ahead::fetch;
-use crate::memory::own::give_back;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::memory::ahead::fetch;
+use gdbheap_access::memory::own::give_back;
 
 /// The two highest bits of an edge say how much it is to be believed.
 const STRENGTH_SHIFT: u32 = 30;

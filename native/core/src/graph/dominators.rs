@@ -6,9 +6,9 @@
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use crate::bits::Bits;
-use crate::error::Cancelled;
-use crate::memory::ahead::{self, fetch};
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::ahead::{self, fetch};
+use gdbheap_access::work::Control;
 use std::borrow::Borrow;
 
 const OFTEN: usize = 1 << 20;
@@ -292,7 +292,8 @@ impl Dominators {
 mod tests {
     use super::super::tree::{Rules, PHASES};
     use super::*;
-    use crate::work::{Task, Unwatched};
+    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::work::Task;
     use std::collections::BTreeSet;
     use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -13,13 +13,13 @@ use crate::allocators::heaps::{Heaps, SharedHeaps};
 use crate::allocators::store::Store;
 use crate::allocators::walk::{Job, Jobs, Walk};
 use crate::bits::SharedBits;
-use crate::bytes::u64_at;
-use crate::error::{Cancelled, Error, Result};
-use crate::machine::LOWEST;
-use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::{Cancelled, Error, Result};
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
@@ -227,10 +227,11 @@ pub(super) fn in_pieces(
 #[cfg(test)]
 mod tests {
     use super::{in_pieces, PIECE};
-    use crate::error::Error;
-    use crate::machine::Machine;
-    use crate::memory::space::{Backing, Segment, Space};
-    use crate::work::{Ended, Task, Unwatched, Watcher};
+    use gdbheap_access::error::Error;
+    use gdbheap_access::machine::Machine;
+    use gdbheap_access::memory::space::{Backing, Segment, Space};
+    use gdbheap_access::testing::{Ended, Unwatched};
+    use gdbheap_access::work::{Task, Watcher};
     use std::sync::Mutex;
 
     const START: u64 = 1 << 32;

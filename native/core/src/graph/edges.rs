@@ -10,14 +10,14 @@ use super::padding::{self, Padding};
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
-use crate::bytes::{u64_at, word_at};
-use crate::memory::space::Space;
 use crate::python::claims::{claimed_pointer, PlacedClaim};
 use crate::python::counts::references;
 use crate::python::dict_keys::{index_width, usable, MIN_SLOTS};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
 use crate::python::types::Types;
+use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::memory::space::Space;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 

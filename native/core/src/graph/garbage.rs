@@ -7,8 +7,8 @@
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};
 use super::tree::{Tree, BY_OTHERS};
-use crate::error::Cancelled;
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::work::Control;
 
 const OFTEN: usize = 1 << 20;
 

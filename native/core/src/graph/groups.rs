@@ -5,8 +5,8 @@ use super::edges::{BUFFER, IDLE, KIND, NAMED};
 use super::together::{self, Together};
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::{is_equal, Graph};
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

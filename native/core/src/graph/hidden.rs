@@ -6,9 +6,9 @@ use super::ids::Node;
 use super::tree::NOT_REACHED;
 use super::whole::Graph;
 use crate::by_address::Addresses;
-use crate::bytes::u64_at;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 
 const WORD: u64 = 8;
 /// So many words are compared at once, which the compiler does with vectors.

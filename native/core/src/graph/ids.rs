@@ -8,7 +8,7 @@ use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::bits::{members_of, SharedBits};
 use crate::by_address::ByAddress;
-use crate::memory::ahead::fetch;
+use gdbheap_access::memory::ahead::fetch;
 
 /// Numbers below this; the two bits above them say how much an edge is to be believed.
 pub(crate) const MAX_NODES: u64 = 1 << 30;

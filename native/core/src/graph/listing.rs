@@ -3,9 +3,9 @@
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
 use super::whole::Graph;
-use crate::bytes::u32_at;
-use crate::error::{Error, Result};
-use crate::work::Watcher;
+use gdbheap_access::bytes::u32_at;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::work::Watcher;
 
 const UNKNOWN: u8 = 0;
 const OF_OBJECT: u8 = 1;

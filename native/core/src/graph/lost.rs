@@ -5,8 +5,8 @@ use super::dominators::Dominators;
 use super::ids::Node;
 use super::tree::{Rules, Tree, NOBODY, NOT_REACHED, PHASES};
 use super::whole::Graph;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
 /// A lost block to which no other lost block leads, or of a circle of them one.

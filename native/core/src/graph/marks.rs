@@ -8,13 +8,13 @@ use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::Visitor;
 use crate::bits::SharedBits;
 use crate::by_address::ByAddress;
-use crate::bytes::word_at;
-use crate::error::Cancelled;
-use crate::memory::space::Space;
 use crate::python::claims::{array_kind, claimed_pointer, is_of_numbers, PlacedClaim, STRIDES};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::types::Types;
-use crate::work::Control;
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Control;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -254,10 +254,11 @@ mod tests {
     use super::{most_deque_blocks, shapes, Marker};
     use crate::allocators::heaps::Heaps;
     use crate::allocators::testing::{linked, START};
-    use crate::error::Error;
     use crate::python::layout::TypeLayout;
     use crate::python::types::Types;
-    use crate::work::{Cancelling, Task, Unwatched, Watcher};
+    use gdbheap_access::error::Error;
+    use gdbheap_access::testing::{Cancelling, Unwatched};
+    use gdbheap_access::work::{Task, Watcher};
     use std::sync::atomic::AtomicU64;
 
     /// Of a deque's block, and where its link to the next one lies.

@@ -3,8 +3,8 @@
 use super::passes::order_of;
 use super::tree::{NOBODY, NOT_REACHED};
 use super::whole::Graph;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::borrow::Cow;
 
 impl Graph {

@@ -7,10 +7,10 @@ use super::ids::Node;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::allocators::block::{Block, Place};
-use crate::error::{Cancelled, Result};
 use crate::python::owner::{Owner, Owners};
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::work::{Control, Watcher};
 
 const OFTEN: usize = 1 << 20;
 
@@ -178,8 +178,9 @@ fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) 
 #[cfg(test)]
 mod tests {
     use super::{roots_above, NOBODY};
-    use crate::error::Error;
-    use crate::work::{Ended, Task, Unwatched, Watcher};
+    use gdbheap_access::error::Error;
+    use gdbheap_access::testing::{Ended, Unwatched};
+    use gdbheap_access::work::{Task, Watcher};
 
     /// The roots above `count` nodes, each below the end of a chain of as many others that leads to the root 2 * count.
     fn roots_of(watcher: &dyn Watcher, count: u32) -> Result<Vec<u32>, Error> {

@@ -4,7 +4,7 @@
 //! No block says how much was asked for. Blocks of one group do together: a field that refers to blocks is nothing else in
 //! any of them. Where few of many blocks have a reference there, or some have another number, these words are weak evidence.
 
-use crate::bytes::word_at;
+use gdbheap_access::bytes::word_at;
 use std::collections::{HashMap, HashSet};
 
 /// Fewer blocks say nothing: a word that leads to where something begins is then a reference.

@@ -2,7 +2,7 @@
 
 use super::tree::NOBODY;
 use crate::bits::Bits;
-use crate::memory::ahead::{fetch, SOON};
+use gdbheap_access::memory::ahead::{fetch, SOON};
 
 /// Every node once, each behind the one above it.
 pub(super) fn order_of(above: &[u32]) -> Vec<u32> {

@@ -20,12 +20,12 @@ use crate::allocators::block::Block;
 use crate::allocators::heaps::SharedHeaps;
 use crate::allocators::walk::{Visitor, Walk};
 use crate::bits::Bits;
-use crate::bytes::{u64_at, word_at};
-use crate::error::{Cancelled, Error, Result};
-use crate::memory::ahead::SOON;
-use crate::memory::reader::Reader;
 use crate::python::strays;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::error::{Cancelled, Error, Result};
+use gdbheap_access::memory::ahead::SOON;
+use gdbheap_access::memory::reader::Reader;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const WORD: u64 = 8;

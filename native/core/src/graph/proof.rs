@@ -63,7 +63,8 @@ impl Proof {
 mod tests {
     use super::super::tree::{Rules, PHASES};
     use super::*;
-    use crate::work::{Task, Unwatched};
+    use gdbheap_access::testing::Unwatched;
+    use gdbheap_access::work::Task;
 
     const OBJECT: u32 = 1;
 

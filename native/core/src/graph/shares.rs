@@ -5,8 +5,8 @@ use super::edges::{is_object, BUFFER};
 use super::groups::{Grouped, Key};
 use super::tree::{BY_PADDING, NOBODY, NOT_REACHED};
 use super::whole::Graph;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 

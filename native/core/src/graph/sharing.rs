@@ -6,8 +6,8 @@ use super::passes::{add_up, below};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::bits::Bits;
-use crate::error::{Cancelled, Result};
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const OFTEN: usize = 1 << 20;

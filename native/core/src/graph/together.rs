@@ -6,8 +6,8 @@
 use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
 use super::tree::{Tree, NOBODY, NOT_REACHED};
-use crate::error::Cancelled;
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::work::Control;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -3,9 +3,9 @@
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
 use crate::bits::Bits;
-use crate::error::Cancelled;
-use crate::memory::ahead::{fetch, SOON};
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::ahead::{fetch, SOON};
+use gdbheap_access::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// Phases in which a node was reached: 0 from modules and 1 from frames and static types, over exact edges; from data of

@@ -10,12 +10,12 @@ use super::lost::among;
 use super::tree::{Tree, BY_LAST_WORDS, BY_PADDING, NOBODY, NOT_REACHED};
 use super::whole::Graph;
 use crate::allocators::walk::HEAD_BYTES;
-use crate::bytes::word_at;
-use crate::error::{Cancelled, Result};
 use crate::python::counts::references;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 

@@ -1,8 +1,8 @@
 //! The blocks of a look as plain columns, as many rows at a time as somebody wants: what tables are written from.
 
 use super::columns::{BlockColumns, Reader};
-use crate::error::{Error, Result};
 use crate::graph::Graph;
+use gdbheap_access::error::{Error, Result};
 use std::sync::Arc;
 
 /// What each block of some columns retains, in their order; 0 for one that the graph does not have.
@@ -101,7 +101,7 @@ impl BlockColumns {
 mod tests {
     use super::super::columns::tests::{columns, rows, Random};
     use super::{BatchForm, BlockBatches, Retained};
-    use crate::bytes::u64_at;
+    use gdbheap_access::bytes::u64_at;
     use std::sync::Arc;
 
     #[test]

@@ -13,13 +13,13 @@
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Job, Visitor, Walk};
-use crate::bytes::u64_at;
-use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::memory::own::give_back;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::memory::own::give_back;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
 use std::sync::Mutex;
 

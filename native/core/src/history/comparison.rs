@@ -4,8 +4,8 @@
 //! Free lists hand the same place out again, so that a block that is "still there" may have been replaced by its like.
 
 use super::columns::BlockColumns;
-use crate::error::{Error, Result};
-use crate::work::Watcher;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::work::Watcher;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -194,7 +194,7 @@ mod tests {
     use super::super::columns::tests::{columns, rows, Random};
     use super::super::columns::Row;
     use super::compare_blocks;
-    use crate::work::Unwatched;
+    use gdbheap_access::testing::Unwatched;
     use std::collections::{BTreeMap, BTreeSet};
 
     /// Against sets of (address, size, type).

@@ -1,8 +1,8 @@
 //! What lies where: the bytes of blocks in ranges of addresses, by the type of the object that each block holds.
 
 use super::columns::{BlockColumns, Row};
-use crate::error::{Error, Result};
-use crate::work::Watcher;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
 /// [start, end) and a label, which several ranges may have.
@@ -108,7 +108,7 @@ mod tests {
     use super::super::columns::tests::{columns, Random};
     use super::super::columns::Row;
     use super::{LabelledRange, PlaceShare};
-    use crate::work::Unwatched;
+    use gdbheap_access::testing::Unwatched;
     use std::collections::BTreeMap;
 
     fn disjoint(random: &mut Random, count: u64) -> Vec<Row> {

@@ -1,11 +1,11 @@
 //! What the first bytes of an unidentified block look like.
 
-use crate::bytes::{range_at, u64_at};
-use crate::error::Result;
-use crate::machine::LOWEST;
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{range_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::Watcher;
 
 const LOOK: u64 = 64;
 const SHORTEST_TEXT: usize = 8;

@@ -1,8 +1,8 @@
 //! The bytes of ranges, read in windows on all cores: how fast that goes at best, and which pages hold nothing but zeros.
 
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 
 const JOB: u64 = 8 << 20;
 /// Bytes read at once by default.

@@ -1,11 +1,11 @@
 //! What is left of buffers in free memory: where realloc has moved one, the place that it left holds what it held then.
 
 use crate::bits::Bits;
-use crate::bytes::u64_at;
-use crate::error::Result;
-use crate::memory::pages::Pages;
-use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::pages::Pages;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

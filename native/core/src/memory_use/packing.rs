@@ -1,7 +1,7 @@
 //! What would go if the blocks of slabs were moved into as few of them as they need.
 
 use crate::allocators::BlockSlab;
-use crate::memory::pages::Pages;
+use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

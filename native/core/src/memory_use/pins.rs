@@ -8,9 +8,9 @@
 use crate::allocators::block::Held;
 use crate::allocators::holders::Heap;
 use crate::allocators::store::Store;
-use crate::bytes::outside;
-use crate::machine::PageSize;
-use crate::memory::pages::Pages;
+use gdbheap_access::bytes::outside;
+use gdbheap_access::machine::PageSize;
+use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -6,10 +6,10 @@
 
 use crate::allocators::part::{Part, Parts, PARTS};
 use crate::allocators::store::Store;
-use crate::error::{Error, Result};
-use crate::machine::PageSize;
-use crate::memory::pages::{Pages, Run, PRESENT, SWAPPED};
-use crate::memory::space::Space;
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::machine::PageSize;
+use gdbheap_access::memory::pages::{Pages, Run, PRESENT, SWAPPED};
+use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
 
 /// What an owner has, all in bytes.

@@ -7,15 +7,15 @@
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
-use crate::bytes::u64_at;
-use crate::error::Result;
-use crate::machine::PageSize;
-use crate::memory::pages::{Pages, PRESENT, SWAPPED};
-use crate::memory::sharing::Sharing;
-use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::machine::PageSize;
+use gdbheap_access::memory::pages::{Pages, PRESENT, SWAPPED};
+use gdbheap_access::memory::sharing::Sharing;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -5,10 +5,10 @@ use crate::allocators::glibc::chunks::State;
 use crate::allocators::glibc::listing::{Listed, Wanted};
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
-use crate::error::Result;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::Result;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashSet;
 
 /// Looks into chunks for live objects of some types.

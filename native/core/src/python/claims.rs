@@ -1,9 +1,9 @@
 //! The fields of objects that own blocks.
 
-use crate::bytes::{u32_at, u64_at};
-use crate::machine::LOWEST;
-use crate::memory::space::Space;
 use crate::python::layout::{Claim, Extent, TypeLayout};
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::space::Space;
 
 /// numpy's rule for the extent of an array's items: as many dimensions as the 32 bits at `at` say; at `unit` they lie, at
 /// `more` their strides.

@@ -1,7 +1,7 @@
 //! Reference counts: what a word in the place of one says.
 
-use crate::bytes::{half_at, u32_at, u64_at, word_at};
 use crate::python::layout::TypeLayout;
+use gdbheap_access::bytes::{half_at, u32_at, u64_at, word_at};
 
 /// The references that the object whose head is `words` counts, as `shared_references` where threads share counts. None where
 /// the head is cut off.

@@ -1,6 +1,6 @@
 //! The table of a dict, or of another container of hashed entries, as it describes itself.
 
-use crate::bytes::word_at;
+use gdbheap_access::bytes::word_at;
 
 pub(crate) const MAX_SLOTS: u64 = 1 << 40;
 /// Of the smallest table (dictobject.c: PyDict_MINSIZE).

@@ -2,10 +2,10 @@
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
-use crate::error::Result;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
 /// Objects of one type, as far as a sample tells.

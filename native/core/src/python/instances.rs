@@ -4,14 +4,14 @@ use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::store::Store;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
-use crate::error::{Error, Result};
 use crate::firsts::Firsts;
-use crate::memory::space::Space;
 use crate::python::claims::claimed_pointer;
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::sizing::{asked_bytes, Measure, Sizing};
 use crate::python::types::{Kind, Types};
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 

@@ -1,7 +1,7 @@
 //! What is known of one interpreter's objects: where a type says what, what precedes an object, which fields own blocks.
 
-use crate::bytes::{u64_at, word_at};
-use crate::memory::space::Space;
+use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::memory::space::Space;
 
 /// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
 const MIN_SYNTAX: u64 = 8192;

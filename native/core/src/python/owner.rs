@@ -1,8 +1,8 @@
 //! The owners of blocks of C code, as a census asks a graph for them.
 
 use crate::allocators::block::Block;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 
 /// The owner of a block of C code. `address`: the first byte of the object's block, or a static type's.
 pub enum Owner {

@@ -3,9 +3,9 @@
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
-use crate::error::Cancelled;
 use crate::python::marks::Marks;
-use crate::work::{Steps, Watcher};
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::work::{Steps, Watcher};
 
 /// A link at `at`, a field of an object or a word of one of its buffers, to a block that is its too.
 #[derive(Clone, Copy)]
@@ -66,9 +66,10 @@ mod tests {
     use super::{follow_links, Link};
     use crate::allocators::heaps::Heaps;
     use crate::allocators::testing::{linked, START};
-    use crate::error::Cancelled;
     use crate::python::marks::Marks;
-    use crate::work::{Cancelling, Unwatched, Watcher};
+    use gdbheap_access::error::Cancelled;
+    use gdbheap_access::testing::{Cancelling, Unwatched};
+    use gdbheap_access::work::Watcher;
 
     /// How many blocks so many owners reach, all of whom lead to the first block.
     fn reached(watcher: &dyn Watcher, blocks: u64, owners: u32) -> Result<usize, Cancelled> {

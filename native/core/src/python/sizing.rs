@@ -1,9 +1,9 @@
 //! How large objects are, by what they say themselves.
 
-use crate::bytes::{half_at, word_at};
-use crate::memory::space::Space;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Kind;
+use gdbheap_access::bytes::{half_at, word_at};
+use gdbheap_access::memory::space::Space;
 
 /// Where objects tell their own size, beside `tp_basicsize` and `tp_itemsize`.
 #[derive(Clone, Debug, Default)]

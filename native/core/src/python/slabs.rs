@@ -3,10 +3,10 @@
 //! Such a block is a pointer to the next one, then objects without a gap. A free one has the next free one in the place
 //! of its type, so the whole block proves itself: each place holds either an object of the one type, or such a link.
 
-use crate::bytes::u64_at;
 use crate::python::counts::LARGEST_COUNT;
 use crate::python::layout::Slab;
 use crate::python::types::Types;
+use gdbheap_access::bytes::u64_at;
 
 /// What one block holds: the number of its type, which places are alive, and how many places there are.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
-use crate::bytes::u64_at;
 use crate::python::types::Types;
+use gdbheap_access::bytes::u64_at;
 
 /// Numbers of 32 bits are below.
 pub(crate) const LOW: u64 = 1 << 32;

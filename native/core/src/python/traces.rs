@@ -1,9 +1,9 @@
 //! The tables of tracemalloc (`_Py_hashtable_t`): how many blocks were allocated from each traceback, and their bytes.
 
-use crate::bytes::{u64_at, words};
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::{u64_at, words};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
 
 /// Buckets, and entries of their lists, that are read at once.
@@ -144,9 +144,9 @@ pub fn count_traces(watcher: &dyn Watcher, space: &Space, tables: &[TraceTable])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
-    use crate::memory::space::Source;
-    use crate::work::Unwatched;
+    use gdbheap_access::machine::Machine;
+    use gdbheap_access::memory::space::Source;
+    use gdbheap_access::testing::Unwatched;
 
     /// Words from 0x10000 on.
     struct Laid(Vec<u64>);

@@ -6,12 +6,12 @@
 
 use crate::allocators::heaps::Heaps;
 use crate::by_address::ByAddress;
-use crate::bytes::{range_at, u64_at};
-use crate::machine::LOWEST;
-use crate::memory::space::Space;
 use crate::python::claims::PlacedClaim;
 use crate::python::counts::{is_immortal, shared_count, LARGEST_COUNT, SMALL_COUNT};
 use crate::python::layout::{Claim, TypeLayout};
+use gdbheap_access::bytes::{range_at, u64_at};
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::space::Space;
 
 /// A type.
 #[derive(Clone)]

@@ -10,15 +10,15 @@ use crate::allocators::claimed::Claimed;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
 use crate::by_address::Addresses;
-use crate::bytes::{range_at, u64_at};
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
 use crate::python::claims::{array_kind, claimed_pointer, PlacedClaim, STRIDES};
 use crate::python::dict_keys::TableHead;
 use crate::python::layout::{Extent, TypeLayout};
 use crate::python::sizing::{asked_bytes, Measure, Sizing};
 use crate::python::types::{Kind, Types};
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::{range_at, u64_at};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap};
 
 /// `unit` times the word at `at`, and `more`.

@@ -3,12 +3,12 @@
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
-use crate::bytes::u64_at;
-use crate::error::Result;
 use crate::python::counts::{shared_count, SMALL_COUNT};
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::Watcher;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
 /// An object begins at most this far into a block.

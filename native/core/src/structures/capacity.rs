@@ -1,8 +1,8 @@
 //! Room that containers have allocated and do not use: what of each block holds something, as its container says.
 
 use crate::allocators::block::Block;
-use crate::machine::PageSize;
-use crate::memory::pages::Pages;
+use gdbheap_access::machine::PageSize;
+use gdbheap_access::memory::pages::Pages;
 use std::collections::HashMap;
 
 /// Containers of one kind, the bytes that their blocks can hold, and those that hold something.

@@ -12,9 +12,9 @@ use super::vtables::Vtables;
 use crate::allocators::block::Block;
 use crate::allocators::walk::Visitor;
 use crate::by_address::ByAddress;
-use crate::bytes::word_at;
-use crate::machine::LOWEST;
-use crate::memory::reader::Reader;
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::reader::Reader;
 
 /// What a container has at most, in words, and how many of them before the pointer to a block.
 const HOLDER: usize = 10;

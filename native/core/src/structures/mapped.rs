@@ -3,9 +3,9 @@
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Job, Visitor, Walk};
-use crate::bytes::{range_at, u64_at};
-use crate::error::Result;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::{range_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::work::{Control, Watcher};
 
 /// How many words before and behind the address may say the size.
 const BEFORE: usize = 4;

@@ -4,9 +4,9 @@ use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Job, Visitor, Walk};
 use crate::by_address::Addresses;
-use crate::bytes::word_at;
-use crate::error::Result;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::{Control, Watcher};
 
 /// A block with one of the words: its address, its size with its header, and where in it the word stands.
 pub type Matched = (u64, u64, u64);

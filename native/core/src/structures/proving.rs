@@ -6,8 +6,8 @@ use super::kinds::{Family, UNKNOWN};
 use super::look::Look;
 use crate::bits::Bits;
 use crate::by_address::Addresses;
-use crate::machine::LOWEST;
-use crate::memory::reader::Reader;
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::reader::Reader;
 
 /// Links that are followed for each block of the target, over all proofs.
 const LINKS_FOR_EACH: u64 = 16;

@@ -7,7 +7,7 @@ use super::kinds::{Family, UNKNOWN};
 use super::look::{Look, MANY};
 use super::proving::Prover;
 use crate::by_address::ByAddress;
-use crate::bytes::range_at;
+use gdbheap_access::bytes::range_at;
 use std::mem::discriminant;
 use std::sync::atomic::Ordering;
 use std::sync::PoisonError;

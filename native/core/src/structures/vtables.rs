@@ -5,10 +5,10 @@
 //! name.
 
 use crate::by_address::ByAddress;
-use crate::bytes::range_at;
-use crate::memory::reader::Reader;
-use crate::memory::space::Space;
-use crate::process::demangle_class;
+use crate::demangle::demangle_class;
+use gdbheap_access::bytes::range_at;
+use gdbheap_access::memory::reader::Reader;
+use gdbheap_access::memory::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -138,8 +138,8 @@ pub(crate) fn first_argument(class: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{first_argument, Vtables};
-    use crate::machine::Machine;
-    use crate::memory::space::{Backing, Segment, Space};
+    use gdbheap_access::machine::Machine;
+    use gdbheap_access::memory::space::{Backing, Segment, Space};
     use std::sync::atomic::AtomicU64;
 
     /// Vtables of `count` classes, each with a name of its own or all with one, and where the objects of each begin.

@@ -1,25 +1,20 @@
 //! A target made of bytes, a watcher who does not look, and chance that can be repeated.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
-use gdbheap_core::memory::{Source, Space};
-use gdbheap_core::{Cancelled, Machine, Progress, Watcher};
-use std::time::{SystemTime, UNIX_EPOCH};
+pub use chance::Chance;
+use gdbheap_access::memory::{Source, Space};
+pub use gdbheap_access::testing::Unwatched;
+use gdbheap_core::Machine;
+
+#[path = "../../../access/tests/support/chance.rs"]
+mod chance;
 
 /// The usual size of a page.
 pub const PAGE: u64 = 4096;
 
-/// x86-64, with pages of this size.
+/// With pages of this size, and addresses of 47 bits.
 pub fn machine(page: u64) -> Machine {
     Machine::new(8, page, 1 << 47, u64::MAX).expect("a size that pages have")
-}
-
-/// Lets all work go on.
-pub struct Unwatched;
-
-impl Watcher for Unwatched {
-    fn attend(&self, _: Option<Progress>) -> Result<(), Cancelled> {
-        Ok(())
-    }
 }
 
 /// Stretches of memory, ascending and disjoint.
@@ -76,52 +71,6 @@ impl Source for Memory {
         let size = bytes.len().min(buffer.len());
         buffer[..size].copy_from_slice(&bytes[..size]);
         size
-    }
-}
-
-/// splitmix64: a few lines, and good enough to draw heaps.
-pub struct Chance(u64);
-
-impl Chance {
-    /// A fresh seed, which a test that fails has printed; GDBHEAP_SEED repeats it.
-    pub fn new(test: &str) -> Chance {
-        let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);
-        let seed = std::env::var("GDBHEAP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(fresh);
-        println!("{test}: GDBHEAP_SEED={seed}");
-        Chance(seed)
-    }
-
-    pub fn word(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.word() % end.max(1)
-    }
-
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
-    }
-
-    pub fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-
-    /// Words as hostile memory has them: pointers, sizes, small numbers, the edges of what a word can be.
-    pub fn hostile(&mut self, near: u64) -> u64 {
-        match self.below(8) {
-            0 => self.word(),
-            1 => self.below(64),
-            2 => u64::MAX - self.below(64),
-            3 => near.wrapping_add(self.below(1 << 16)),
-            4 => near.wrapping_add(self.below(1 << 16)) & !15,
-            5 => self.below(1 << 12) & !15 | self.below(8),
-            6 => 1 << self.below(64),
-            _ => 0,
-        }
     }
 }
 

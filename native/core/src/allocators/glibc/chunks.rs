@@ -6,7 +6,7 @@ use crate::allocators::glibc::free_links::FreeLinks;
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::Bits;
-use crate::bytes::{range_at, u64_at};
+use gdbheap_access::bytes::{range_at, u64_at};
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) const GRAIN: u64 = 16;

@@ -1,6 +1,6 @@
 //! The links of free chunks, collected by the walk if the bins are to be followed.
 
-use crate::bytes::u64_at;
+use gdbheap_access::bytes::u64_at;
 
 const IS_MMAPPED: u64 = 2;
 /// A bit of a chunk's size: it lies in a thread's arena.

@@ -4,7 +4,7 @@ use crate::allocators::damage::Damage;
 use crate::allocators::glibc::chunks::{Chunks, Link, Region, State, CHUNK_HEADER};
 use crate::allocators::tally::Tally;
 use crate::bits;
-use crate::memory::space::Space;
+use gdbheap_access::memory::space::Space;
 use std::collections::HashSet;
 
 const PAGE_BITS: u32 = 12;

@@ -1,10 +1,10 @@
 //! Finding memory of malloc that no list of its own names: mmapped chunks, stretches of a main arena without `sbrk`.
 
-use crate::bytes::u64_at;
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::{Steps, Watcher};
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::{Steps, Watcher};
 
 /// How glibc writes the header of an mmapped chunk: up to 2.42 `prev_size + size` is the mapping, since 2.43 the
 /// header's own 16 bytes are not in `size`, and bit 0 of prev_size says huge page.

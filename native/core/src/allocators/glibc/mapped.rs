@@ -3,7 +3,7 @@
 use super::chunks::CHUNK_HEADER;
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;
-use crate::bytes::range_at;
+use gdbheap_access::bytes::range_at;
 
 /// mmapped chunks in use, `[chunk, end)`, ascending and disjoint.
 pub struct Mapped {

@@ -7,9 +7,9 @@
 
 use super::bins::BINS;
 use super::trim::whole_pages;
-use crate::bytes::{u32_at, u64_at};
-use crate::error::Missing;
-use crate::memory::space::Space;
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::error::Missing;
+use gdbheap_access::memory::space::Space;
 
 const GRAIN: u64 = 16;
 const SMALLEST: u64 = 32;
@@ -156,7 +156,7 @@ fn chunk(space: &Space, at: u64) -> Option<(u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use gdbheap_access::machine::Machine;
     use std::collections::HashMap;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
@@ -183,7 +183,7 @@ mod tests {
 
     struct Shown(Arc<Memory>);
 
-    impl crate::memory::space::Source for Shown {
+    impl gdbheap_access::memory::space::Source for Shown {
         fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
             let count = self.0.reads.fetch_add(1, Ordering::Relaxed);
             let mut words = self.0.words.lock().unwrap();

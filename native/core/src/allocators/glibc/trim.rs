@@ -5,9 +5,9 @@
 //! A run that touches the top chunk and holds a fast chunk becomes part of the top, and `mtrim` gives nothing of the top back.
 
 use crate::allocators::glibc::chunks::{Chunks, Region};
-use crate::bytes::outside;
-use crate::machine::PageSize;
-use crate::memory::pages::Pages;
+use gdbheap_access::bytes::outside;
+use gdbheap_access::machine::PageSize;
+use gdbheap_access::memory::pages::Pages;
 
 /// What of a stretch is whole pages, and in which state these are; all in bytes.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]

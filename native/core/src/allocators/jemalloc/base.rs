@@ -3,8 +3,8 @@
 //! A block begins with `{size_t size; base_block_t *next; extent}`, whose extent is what is left at the block's end.
 
 use crate::allocators::jemalloc::tree::words_from;
-use crate::bytes::{range_at, words};
-use crate::memory::space::Space;
+use gdbheap_access::bytes::{range_at, words};
+use gdbheap_access::memory::space::Space;
 use std::collections::{BTreeMap, BTreeSet};
 
 const ALIGNMENT: u64 = 2 << 20;

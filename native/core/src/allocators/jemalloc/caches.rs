@@ -7,10 +7,10 @@
 
 use crate::allocators::jemalloc::layout::JemallocForm;
 use crate::allocators::jemalloc::tree::words_from;
-use crate::bytes::words;
-use crate::error::Cancelled;
-use crate::memory::space::Space;
-use crate::work::Look;
+use gdbheap_access::bytes::words;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Look;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// So far in an arena the head of its ring is, at most.

@@ -5,9 +5,9 @@
 //! page: active ones have an extent, and of the others those that are touched are dirty. These figures prove each other. What it
 //! has not cut yet (`eden`) is in static data, and begins where one of these stretches ends.
 
-use crate::bytes::u64_at;
-use crate::machine::PageSize;
-use crate::memory::space::Space;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::machine::PageSize;
+use gdbheap_access::memory::space::Space;
 use std::collections::BTreeMap;
 
 pub(crate) const HUGE: u64 = 2 << 20;

@@ -4,8 +4,8 @@
 //! 64 on a bit for each region of a slab, set where it is free. Offsets and bits are those of the headers and the debug
 //! information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
 
-use crate::bytes::u64_at;
-use crate::machine::PageSize;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::machine::PageSize;
 
 pub(crate) const EXTENT_BYTES: usize = 128;
 /// Addresses of extents are multiples of this at least; what lies below says more in a leaf of the tree.

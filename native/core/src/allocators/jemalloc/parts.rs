@@ -5,8 +5,8 @@ use crate::allocators::jemalloc::areas::{Area, Piece, Span};
 use crate::allocators::jemalloc::walk::Jemalloc;
 use crate::allocators::part::{Part, Parts};
 use crate::bits;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
 /// Unused bytes; the parts before and after them are `(address, size, what)`.

@@ -9,10 +9,10 @@
 use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::words_from;
 use crate::allocators::jemalloc::walk::Jemalloc;
-use crate::bytes::words;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::words;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
 /// Where a `prof_tctx_t` has `curobjs`, `curbytes`, what these stand for (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not

@@ -6,10 +6,10 @@
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
 use crate::allocators::roots::Place;
 use crate::allocators::spread::spread;
-use crate::bytes::{range_at, u64_at, words};
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::work::{Look, Watcher};
+use gdbheap_access::bytes::{range_at, u64_at, words};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Look, Watcher};
 
 /// Read at a time.
 const PIECE: usize = 256 << 10;

@@ -13,10 +13,10 @@ use crate::allocators::runs::{Run, Runs};
 use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::bits;
-use crate::bytes::range_at;
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::work::{Look, Watcher};
+use gdbheap_access::bytes::range_at;
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Look, Watcher};
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -603,8 +603,8 @@ impl Jemalloc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
-    use crate::memory::space::{Backing, Segment};
+    use gdbheap_access::machine::Machine;
+    use gdbheap_access::memory::space::{Backing, Segment};
 
     /// What is known of a stretch has 256 bytes, and says that each second page is active, which no extent has.
     #[test]

@@ -5,9 +5,9 @@ use crate::allocators::damage::Damage;
 use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
-use crate::bytes::append;
-use crate::memory::space::Space;
-use crate::memory::window::Window;
+use gdbheap_access::bytes::append;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

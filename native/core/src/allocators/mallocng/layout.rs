@@ -1,7 +1,7 @@
 //! The structures of mallocng as musl 1.2.1 and later have them on machines whose size of pages is a constant
 //! (src/malloc/mallocng/meta.h and malloc.c; the same up to 1.2.6).
 
-use crate::bytes::{u32_at, u64_at};
+use gdbheap_access::bytes::{u32_at, u64_at};
 
 /// Slots are multiples of it, and begin at multiples of it.
 pub(super) const UNIT: u64 = 16;

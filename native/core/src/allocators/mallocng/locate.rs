@@ -1,10 +1,10 @@
 //! Finding mallocng's context by the secret that it shares with each page of metadata.
 
 use crate::allocators::mallocng::layout::{metas, Meta, AREA, AREA_CHAIN, AREA_TAIL, CONTEXT};
-use crate::bytes::{u32_at, u64_at};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 /// `__malloc_context`, and of how many groups of its first page of metadata it was asked whether they name it, and how
 /// many do.

@@ -3,8 +3,8 @@
 use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::mallocng::groups::Mallocng;
 use crate::allocators::part::Part;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 

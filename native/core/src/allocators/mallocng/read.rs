@@ -8,11 +8,11 @@ use crate::allocators::mallocng::layout::{
 use crate::allocators::mallocng::slots::{Content, Slot};
 use crate::bits::Bits;
 use crate::by_address::Addresses;
-use crate::bytes::{range_at, u32_at, u64_at};
-use crate::error::{Error, Result};
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::{self, Control, Watcher};
+use gdbheap_access::bytes::{range_at, u32_at, u64_at};
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::{self, Control, Watcher};
 use std::sync::Mutex;
 
 const MAX_DAMAGE: usize = 1000;

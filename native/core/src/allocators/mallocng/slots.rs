@@ -1,8 +1,8 @@
 //! What the bytes in and before a slot say: where in it the block begins, and how much was asked for.
 
 use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
-use crate::bytes::{u32_at, u64_at};
-use crate::memory::window::Window;
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::memory::window::Window;
 
 /// The third byte before a slot whose block begins further on.
 const CYCLED: u8 = 7 << 5;

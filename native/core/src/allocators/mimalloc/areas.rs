@@ -6,10 +6,10 @@ use crate::allocators::mimalloc::maps::{mapped_pages, origin, Arena, Origin, Sli
 use crate::allocators::mimalloc::page::{Miscounted, Page};
 use crate::allocators::mimalloc::spans::{Read, Span};
 use crate::allocators::spread::spread;
-use crate::bytes::range_at;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::range_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::BTreeMap;
 
 /// Read by one worker at a time.

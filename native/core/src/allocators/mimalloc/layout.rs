@@ -11,7 +11,7 @@
 //! and for late 3.14 and 3.15 those of 2.2. In 3.4 `page_start` is a number of words, which is proven on a build.
 
 use crate::allocators::mimalloc::page::Page;
-use crate::bytes::{half_at, word_at};
+use gdbheap_access::bytes::{half_at, word_at};
 
 pub(crate) const ALIGNMENT: u64 = 32 << 20;
 pub(crate) const SLICE: u64 = 64 << 10;

@@ -3,10 +3,10 @@
 use crate::allocators::mimalloc::layout::{
     Head, MimallocForm, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE,
 };
-use crate::bytes::{u32_at, u64_at};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 const MAX_INFO_SLICES: u64 = 8;
 

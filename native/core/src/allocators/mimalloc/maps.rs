@@ -7,10 +7,10 @@
 use crate::allocators::mimalloc::layout::{ArenaHead, MimallocForm, SLICE};
 use crate::allocators::spread::spread;
 use crate::bits;
-use crate::bytes::{half_at, u64_at, word_at, words};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{half_at, u64_at, word_at, words};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
 /// Slices of a submap.

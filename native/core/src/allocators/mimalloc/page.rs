@@ -6,8 +6,8 @@
 use crate::allocators::damage::Damage;
 use crate::allocators::runs::Run;
 use crate::bits;
-use crate::bytes::{u64_at, word_at};
-use crate::memory::space::Space;
+use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::memory::space::Space;
 
 /// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
 const MAX_BULK: u64 = 1024;

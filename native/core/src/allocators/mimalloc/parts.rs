@@ -6,9 +6,9 @@ use crate::allocators::mimalloc::segments::Mimalloc;
 use crate::allocators::mimalloc::spans::{Segment, Span};
 use crate::allocators::part::Part;
 use crate::bits;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 /// `(start, size, state, list)`.
 type Found = (u64, u64, &'static str, Option<&'static str>);

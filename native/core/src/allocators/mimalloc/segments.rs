@@ -11,10 +11,10 @@ use crate::allocators::slab::BlockSlab;
 use crate::allocators::spread::spread;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
-use crate::bytes::{half_at, word_at};
-use crate::error::{Cancelled, Missing, Result};
-use crate::memory::space::Space;
-use crate::work::{Control, Steps, Watcher};
+use gdbheap_access::bytes::{half_at, word_at};
+use gdbheap_access::error::{Cancelled, Missing, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Steps, Watcher};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,7 @@
 
 use crate::allocators::damage::Damage;
 use crate::allocators::mimalloc::page::{Miscounted, Page};
-use crate::memory::space::Space;
+use gdbheap_access::memory::space::Space;
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Span {

@@ -7,10 +7,10 @@ use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
 use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, GRAIN, HEAD, HEADER, MAL, TAIL};
 use crate::bits::{get, members_of, set};
-use crate::bytes::u64_at;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 pub(super) const MAX_DAMAGE: usize = 1000;
 /// Steps of each list between two looks at whether to go on.

@@ -7,8 +7,8 @@ use crate::allocators::oldmalloc::layout::{GRAIN, HEADER};
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
 use crate::bits::{self, Bits};
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

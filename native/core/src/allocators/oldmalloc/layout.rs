@@ -1,6 +1,6 @@
 //! The structures of musl's malloc up to 1.2.0 (src/internal/malloc_impl.h, src/malloc/malloc.c).
 
-use crate::bytes::u64_at;
+use gdbheap_access::bytes::u64_at;
 
 /// Chunks are multiples of it (`SIZE_ALIGN`), and begin `HEADER` bytes before one.
 pub(super) const GRAIN: u64 = 32;

@@ -1,10 +1,10 @@
 //! Finding `mal` by its 64 bins, whose rings lead back to themselves.
 
 use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, MAL};
-use crate::bytes::{u32_at, u64_at};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 const HEAD: usize = 8;
 const TAIL: usize = 16;

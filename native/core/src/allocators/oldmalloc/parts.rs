@@ -4,11 +4,11 @@
 
 use crate::allocators::oldmalloc::bins::Balance;
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
-use crate::bytes::u64_at;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::Watcher;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::Watcher;
 use std::collections::VecDeque;
 
 /// Bytes of a part.

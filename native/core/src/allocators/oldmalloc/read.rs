@@ -6,10 +6,10 @@ use crate::allocators::oldmalloc::chunks::{Oldmalloc, Stretch};
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE, OF_MAPPING};
 use crate::allocators::oldmalloc::parts::{Parts, Row};
 use crate::bits::Bits;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::{Steps, Watcher};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::{Steps, Watcher};
 
 /// So many chunks in a row make a heap, also where the next one is damaged.
 const ENOUGH: usize = 8;

@@ -1,11 +1,11 @@
 //! Finding pymalloc: the heads of its lists of pools, its tables of arenas.
 
 use crate::allocators::pymalloc::pools::HEADER;
-use crate::bytes::{range_at, u32_at, u64_at};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::memory::words::Words;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{range_at, u32_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::words::Words;
+use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
 /// Heads of the lists of pools that lie in the ranges: `{usedpools: lists that end at its heads}`. A pool that is the last

@@ -2,9 +2,9 @@
 
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pools};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
 /// What one size class has in an arena.

@@ -3,9 +3,9 @@
 use crate::allocators::block::{GroupBits, MAX_IN_GROUP};
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pool, Pools, HEADER};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 

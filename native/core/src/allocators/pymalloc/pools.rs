@@ -8,10 +8,10 @@ use crate::allocators::block::{Cell, GroupBits, MAX_IN_GROUP};
 use crate::allocators::damage::Damage;
 use crate::allocators::tally::Tally;
 use crate::bits;
-use crate::bytes::{u32_at, u64_at};
-use crate::error::{Error, Result};
-use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::{u32_at, u64_at};
+use gdbheap_access::error::{Error, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 
 pub(crate) const HEADER: u64 = 48;
 const MAX_POOLS_IN_ARENA: u64 = 1024;

@@ -8,10 +8,10 @@
 
 use crate::allocators::tcmalloc::chains::{Chain, Listed};
 use crate::allocators::tcmalloc::layout::{ALIGNMENT, MAX_CLASSES};
-use crate::bytes::{range_at, u32_at, u64_at};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{range_at, u32_at, u64_at};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 use std::collections::{BTreeSet, HashMap};
 
 const CLASS_AT: usize = 8;

@@ -1,10 +1,10 @@
 //! Free blocks in chains: each one's first word leads to the next.
 
 use crate::allocators::damage::{hex, Damage};
-use crate::bytes::u64_at;
-use crate::error::Cancelled;
-use crate::memory::space::Space;
-use crate::work::Control;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Control;
 
 const LINK: usize = 8;
 /// What a block is that was freed twice.

@@ -4,7 +4,7 @@
 //! and from 40 on bits: 16 for how many blocks are handed out, 8 for the class, 2 for where it is. It is the same in the debug
 //! information of 2.10 and the sources of 2.7 to 2.18.1. Sizes of pages are those that configure offers.
 
-use crate::bytes::{u32_at, u64_at};
+use gdbheap_access::bytes::{u32_at, u64_at};
 
 pub(crate) const SPAN_BYTES: usize = 48;
 /// Addresses of spans and of tables are multiples of this.

@@ -3,11 +3,11 @@
 use crate::allocators::roots::Place;
 use crate::allocators::spread::spread;
 use crate::allocators::tcmalloc::layout::{Shape, Span, ALIGNMENT, SHAPES, SPAN_BYTES};
-use crate::bytes::{range_at, words};
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::Watcher;
+use gdbheap_access::bytes::{range_at, words};
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::Watcher;
 
 /// Read at a time.
 const PIECE: usize = 256 << 10;

@@ -1,8 +1,8 @@
 //! tcmalloc's own memory: chunks of 8 MiB in which spans, leaves of the map and threads' caches lie (`MetaDataAlloc`,
 //! common.cc). Nothing leads to a chunk; what is known to lie in it tells where it is.
 
-use crate::bytes::{append, outside};
-use crate::machine::PageSize;
+use gdbheap_access::bytes::{append, outside};
+use gdbheap_access::machine::PageSize;
 
 const CHUNK: u64 = 8 << 20;
 

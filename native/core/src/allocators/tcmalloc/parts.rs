@@ -5,8 +5,8 @@ use crate::allocators::part::{Part, Parts};
 use crate::allocators::tcmalloc::areas::{Area, Piece, Use};
 use crate::allocators::tcmalloc::walk::Tcmalloc;
 use crate::bits;
-use crate::error::Result;
-use crate::work::Watcher;
+use gdbheap_access::error::Result;
+use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
 /// Unused bytes; the parts before and after them are `(address, size, what)`.

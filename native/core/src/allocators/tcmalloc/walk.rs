@@ -11,11 +11,11 @@ use crate::allocators::tcmalloc::layout::{size_tables, Location, Shape, Span, SP
 use crate::allocators::tcmalloc::map::{named_spans, spans, LEAVES_ASKED};
 use crate::allocators::tcmalloc::metadata::chunks;
 use crate::bits::{self, Bits};
-use crate::bytes::word_at;
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

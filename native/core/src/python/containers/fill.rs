@@ -3,16 +3,16 @@
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::allocators::walk::{Jobs, Visitor, Walk};
-use crate::bytes::word_at;
-use crate::error::Result;
-use crate::machine::LOWEST;
-use crate::memory::space::Space;
 use crate::python::containers::slack::Growing;
 use crate::python::containers::tables::Table;
 use crate::python::dict_keys::{optional, MAX_SLOTS};
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const TENTHS: usize = 10;

@@ -3,14 +3,14 @@
 
 use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
-use crate::bytes::word_at;
-use crate::error::Result;
-use crate::machine::LOWEST;
-use crate::memory::pages::Pages;
 use crate::python::containers::tables::Table;
 use crate::python::layout::TypeLayout;
 use crate::python::types::Types;
-use crate::work::{Control, Watcher};
+use gdbheap_access::bytes::word_at;
+use gdbheap_access::error::Result;
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::pages::Pages;
+use gdbheap_access::work::{Control, Watcher};
 
 /// Containers of one type: where they say how many items they hold, how many they have room for, where their buffer
 /// begins and (or -1) where in it the first item is, all as offsets from the object; bytes of an item, and bytes that are

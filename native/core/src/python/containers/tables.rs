@@ -1,11 +1,11 @@
 //! Tables of containers that were made for many more entries than they hold: no release shrinks one when entries go.
 
 use crate::allocators::heaps::Heaps;
-use crate::bytes::{u64_at, word_at};
-use crate::machine::LOWEST;
-use crate::memory::pages::Pages;
 use crate::python::dict_keys::{optional, TableHead, HASHED, MAX_SLOTS};
 use crate::python::types::Types;
+use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::machine::LOWEST;
+use gdbheap_access::memory::pages::Pages;
 
 /// Containers with a table, all as offsets from the object: the entries it holds, where its table is, and (or -1) the number
 /// of its slots less one; a word that is 0 unless the table is shared (or -1).

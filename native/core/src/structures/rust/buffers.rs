@@ -5,10 +5,10 @@
 use super::rows::Known;
 use super::triples::{Order, Shape, Triple};
 use crate::by_address::{Addresses, ByAddress};
-use crate::memory::reader::Reader;
 use crate::structures::capacity::Order as Filling;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::{Look, MANY};
+use gdbheap_access::memory::reader::Reader;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 

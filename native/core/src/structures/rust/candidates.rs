@@ -4,9 +4,9 @@ use super::channels::{may_be_index, LINE};
 use super::triples::{Order, Triple};
 use crate::allocators::block::Block;
 use crate::by_address::Addresses;
-use crate::bytes::{range_at, word_at};
-use crate::memory::reader::Reader;
 use crate::structures::look::{keep, Look, Place};
+use gdbheap_access::bytes::{range_at, word_at};
+use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
 /// Blocks of more bytes are rows of something, rather than a struct with its fields at fixed places.

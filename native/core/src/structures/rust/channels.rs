@@ -5,9 +5,9 @@
 //! between lead from the one to the other, and that each message in the first and in the last has a state.
 
 use crate::by_address::Addresses;
-use crate::memory::reader::Reader;
 use crate::structures::kinds::UNKNOWN;
 use crate::structures::look::Look;
+use gdbheap_access::memory::reader::Reader;
 
 /// CachePadded's alignment on the machines that are known.
 pub(crate) const LINE: u64 = 128;

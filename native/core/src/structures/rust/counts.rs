@@ -1,9 +1,9 @@
 //! What Arc and Rc hold, by the two counts before it: as many pointers lead there as they say.
 
 use crate::graph::ids::{Blocks, Node};
-use crate::memory::reader::Reader;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::{Look, MANY};
+use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
 /// Fewer pointers say too little: small numbers are what many blocks begin with.

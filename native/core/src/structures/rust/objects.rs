@@ -3,10 +3,10 @@
 
 use super::candidates::Wide;
 use crate::by_address::ByAddress;
-use crate::bytes::range_at;
-use crate::memory::reader::Reader;
 use crate::structures::kinds::{Family, UNKNOWN};
 use crate::structures::look::Look;
+use gdbheap_access::bytes::range_at;
+use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
 /// The counts of an Arc or Rc, before what it holds.

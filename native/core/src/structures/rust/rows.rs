@@ -3,8 +3,8 @@
 
 use super::triples::{may_be_size, Order, Shape, Triple, SURE};
 use crate::by_address::{Addresses, ByAddress};
-use crate::memory::reader::Reader;
 use crate::structures::look::Look;
+use gdbheap_access::memory::reader::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 

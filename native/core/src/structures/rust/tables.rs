@@ -1,9 +1,9 @@
 //! Tables of hashbrown, which are those of HashMap and HashSet: the slots lie before the control bytes, in one block.
 
 use super::candidates::is_table;
-use crate::memory::reader::Reader;
 use crate::structures::kinds::UNKNOWN;
 use crate::structures::look::Look;
+use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
 /// Control bytes that are compared at once, which is how many come again behind the last (SSE2).

@@ -4,9 +4,9 @@
 //! the keys' and values' sizes; they are found where all children of the root agree.
 
 use super::candidates::Root;
-use crate::memory::reader::Reader;
 use crate::structures::kinds::UNKNOWN;
 use crate::structures::look::Look;
+use gdbheap_access::memory::reader::Reader;
 
 const CAPACITY: u64 = 11;
 const EDGES: u64 = 12;

@@ -1,7 +1,7 @@
 //! Three words that may be a Vec's, a String's, or, with a fourth, a VecDeque's: how much they say of the block that they
 //! lead to.
 
-use crate::memory::reader::Reader;
+use gdbheap_access::memory::reader::Reader;
 
 /// How rustc has ordered a Vec's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,13 +9,13 @@ use super::tables::Table;
 use super::triples::Order;
 use super::{counts, tables, trees};
 use crate::by_address::{Addresses, ByAddress};
-use crate::error::Cancelled;
-use crate::memory::reader::Reader;
 use crate::structures::capacity::Order as Filling;
 use crate::structures::finding::Candidates as Found;
 use crate::structures::kinds::Family;
 use crate::structures::look::Look;
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::reader::Reader;
+use gdbheap_access::work::Control;
 
 /// Words that are read for each block of the target, over all proofs: what a target says must not take longer than its size.
 const WORDS_FOR_EACH: u64 = 256;

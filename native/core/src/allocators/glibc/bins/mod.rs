@@ -12,12 +12,12 @@ mod sound;
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::glibc::chunks::Chunks;
 use crate::allocators::tally::Tally;
-use crate::error::Result;
-use crate::memory::space::Space;
-use crate::work::Watcher;
 pub(crate) use bin::BINS;
 use bin::{MAX_DAMAGE, NO_BIN, SMALL_BINS};
 use free::FreeChunks;
+use gdbheap_access::error::Result;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::Watcher;
 use rings::{Ring, Rings};
 use std::collections::BTreeMap;
 

@@ -3,9 +3,9 @@
 use super::bin::{bin_of, MAX_DAMAGE, NO_BIN, UNSORTED};
 use super::free::{FreeChunks, Links};
 use crate::allocators::damage::{hex, Damage};
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{Control, Watcher};
 
 /// One way round a bin.
 #[derive(Clone, Copy)]

@@ -11,8 +11,8 @@
 use super::bin::{bin_of, BINS, NO_BIN, UNSORTED};
 use super::free::{FreeOfRegion, Share};
 use super::rings::{Ring, Rings};
-use crate::error::Result;
-use crate::work::{Control, Watcher};
+use gdbheap_access::error::Result;
+use gdbheap_access::work::{Control, Watcher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Marks the number of a bin among numbers of chunks.

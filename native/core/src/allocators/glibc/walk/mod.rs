@@ -22,9 +22,9 @@ use crate::allocators::damage::Damage;
 use crate::allocators::glibc::chunks::{Chunks, Head, Link, Region, State, Stretch, GRAIN};
 use crate::allocators::glibc::free_links::FreeLinks;
 use crate::bits::Bits;
-use crate::error::{Cancelled, Result};
-use crate::memory::space::Space;
-use crate::work::{take, Control, Watcher};
+use gdbheap_access::error::{Cancelled, Result};
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{take, Control, Watcher};
 
 use parts::{Part, PartJob, PART};
 use std::sync::atomic::AtomicUsize;

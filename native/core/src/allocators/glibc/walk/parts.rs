@@ -3,9 +3,9 @@
 use super::walker::{ChunkWalker, Header, RegionInfo, Words};
 use crate::allocators::glibc::chunks::{Head, Link};
 use crate::allocators::glibc::free_links::FreeLinks;
-use crate::error::Cancelled;
-use crate::memory::space::Space;
-use crate::work::{take, Control};
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::work::{take, Control};
 use std::sync::Mutex;
 
 /// What one part covers; a multiple of what a word of bits does.

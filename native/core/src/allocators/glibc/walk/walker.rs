@@ -3,11 +3,11 @@
 use crate::allocators::glibc::chunks::{Head, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
 use crate::allocators::glibc::free_links::{FreeLinks, NON_MAIN_ARENA};
 use crate::bits;
-use crate::bytes::u64_at;
-use crate::error::Cancelled;
-use crate::memory::space::Space;
-use crate::memory::window::Window;
-use crate::work::Control;
+use gdbheap_access::bytes::u64_at;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::memory::space::Space;
+use gdbheap_access::memory::window::Window;
+use gdbheap_access::work::Control;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -6,8 +6,8 @@ use crate::allocators::damage::{hex, Damage};
 use crate::allocators::glibc::chunks::{State, GRAIN, SMALLEST};
 use crate::allocators::glibc::free_links::NON_MAIN_ARENA;
 use crate::bits;
-use crate::error::Cancelled;
-use crate::work::Control;
+use gdbheap_access::error::Cancelled;
+use gdbheap_access::work::Control;
 use std::collections::HashSet;
 
 const MAX_DAMAGE: usize = 1000;

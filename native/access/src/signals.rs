@@ -21,7 +21,7 @@ static LINE: OnceLock<Vec<u8>> = OnceLock::new();
 /// written to standard error then. The kernel lets go what we hold, as it does at any other end. A second call does nothing.
 pub fn end_where_deaf(line: Vec<u8>) {
     if LINE.set(line).is_ok() {
-        let _held = SignalsHeld::new();
+        let _held = SignalsHeld::hold();
         // Not one of Rust's: those ask malloc for memory when they begin, which reserves 64 MiB of addresses for each thread.
         // SAFETY: both are plain data that the calls fill in; the thread is nobody's and has no argument.
         unsafe {
@@ -110,10 +110,10 @@ pub(crate) fn thread_id() -> i32 {
 }
 
 /// Holds back all signals on this thread, so that the threads it starts never run a handler of gdb's or Python's.
-pub(crate) struct SignalsHeld(libc::sigset_t);
+pub struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
-    pub(crate) fn new() -> SignalsHeld {
+    pub fn hold() -> SignalsHeld {
         // SAFETY: both sets are plain data that the calls fill in.
         unsafe {
             let mut all = std::mem::zeroed();

@@ -100,7 +100,7 @@ enum Origin {
 }
 
 pub struct Space {
-    pub(crate) machine: Machine,
+    pub machine: Machine,
     segments: Vec<Segment>,
     /// The ranges of all segments, and of those that are not zeros by definition; both ascending and joined.
     covered: Vec<(u64, u64)>,
@@ -258,7 +258,7 @@ impl Space {
     }
 
     /// Reads records of `size` bytes at many addresses into `out`; the answer tells which could be read.
-    pub(crate) fn many(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> Vec<bool> {
+    pub fn many(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> Vec<bool> {
         let mut good = vec![false; addresses.len()];
         for (batch, addresses) in addresses.chunks(512).enumerate() {
             let base = batch * 512;
@@ -308,28 +308,28 @@ impl Space {
     }
 
     /// How many bytes of [start, end) are in segments.
-    pub(crate) fn covered_bytes(&self, start: u64, end: u64) -> u64 {
+    pub fn covered_bytes(&self, start: u64, end: u64) -> u64 {
         bytes_in(&self.covered, start, end)
     }
 
     /// The steps that a search of [start, end) may take in vain.
-    pub(crate) fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
+    pub fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
         Steps::new(watcher, self.vain_steps(start, end))
     }
 
-    pub(crate) fn vain_steps(&self, start: u64, end: u64) -> u64 {
+    pub fn vain_steps(&self, start: u64, end: u64) -> u64 {
         let pages = self.machine.page.number(self.backed_bytes(start, end));
         pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS)
     }
 
     /// How many bytes of [start, end) are not zeros by definition.
-    pub(crate) fn backed_bytes(&self, start: u64, end: u64) -> u64 {
+    pub fn backed_bytes(&self, start: u64, end: u64) -> u64 {
         bytes_in(&self.backed, start, end)
     }
 
     /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
     /// backs cost nothing, however many a mapping claims to have.
-    pub(crate) fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
+    pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
         let _ = self.try_show(start, end, bytes, |at, piece| {
             look(at, piece);
             Ok(())
@@ -337,7 +337,7 @@ impl Space {
     }
 
     /// The same, until `look` says not to go on.
-    pub(crate) fn try_show(
+    pub fn try_show(
         &self,
         start: u64,
         end: u64,
@@ -362,7 +362,7 @@ impl Space {
 
     /// Shows each multiple of eight in [start, end) that is not zero by definition with the bytes from there on, where at
     /// least `size` are there. What nothing backs costs nothing.
-    pub(crate) fn show_places(
+    pub fn show_places(
         &self,
         watcher: &dyn Watcher,
         (start, end): (u64, u64),
@@ -387,7 +387,7 @@ impl Space {
     }
 
     /// As `fill`, with zeros for what was left out of the copy: there are no pointers in it.
-    pub(crate) fn fill_words(&self, address: u64, buffer: &mut [u8]) -> usize {
+    pub fn fill_words(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut got = self.fill(address, buffer);
         while got < buffer.len() {
             let blank = self.left_out_at(address + got as u64).min((buffer.len() - got) as u64) as usize;
@@ -402,12 +402,12 @@ impl Space {
     }
 
     /// How many bytes from `address` on were left out of the copy, because there are no pointers in them.
-    pub(crate) fn left_out_at(&self, address: u64) -> u64 {
+    pub fn left_out_at(&self, address: u64) -> u64 {
         self.copy.get().map_or(0, |copy| copy.left_out_at(address))
     }
 
     /// How many bytes of [at, end) are missing after the first `got`, which are there, although they are backed.
-    pub(crate) fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
+    pub fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
         let next = at.saturating_add(got);
         if next < end && self.left_out_at(next) == 0 && self.segment_at(next).is_some() {
             self.prefix(next, end - next)
@@ -417,7 +417,7 @@ impl Space {
     }
 
     /// Work that reads this space; `total`: what it reports as done in the end, None where nothing is counted.
-    pub(crate) fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
+    pub fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
         Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
     }
 

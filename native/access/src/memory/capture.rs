@@ -402,7 +402,7 @@ fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::Unwatched;
+    use crate::testing::Unwatched;
     use std::sync::atomic::AtomicU64;
 
     const START: u64 = 1 << 30;

@@ -2,11 +2,11 @@
 //! for some look-ups before.
 
 /// So many look-ups before.
-pub(crate) const SOON: usize = 16;
+pub const SOON: usize = 16;
 
 /// Has the processor fetch one entry, if there is one; nothing waits for it.
 #[inline(always)]
-pub(crate) fn fetch<T>(table: &[T], index: usize) {
+pub fn fetch<T>(table: &[T], index: usize) {
     if let Some(entry) = table.get(index) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the instruction reads nothing as far as the program can tell, and faults nowhere.

@@ -6,20 +6,20 @@ use std::os::unix::fs::FileExt;
 
 /// The little-endian word at `offset`; None where the bytes end before its end.
 #[inline]
-pub(crate) fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
+pub fn word_at(bytes: &[u8], offset: usize) -> Option<u64> {
     bytes.get(offset..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
 }
 
 /// The little-endian 32 bits at `offset`; None where the bytes end before their end.
 #[inline]
-pub(crate) fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
+pub fn half_at(bytes: &[u8], offset: usize) -> Option<u32> {
     bytes.get(offset..)?.first_chunk().map(|half| u32::from_le_bytes(*half))
 }
 
 /// The little-endian word at `offset` of bytes that are known to reach beyond it, and zero elsewhere: where they may be
 /// cut off, that is `word_at`'s to say.
 #[inline]
-pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+pub fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     word_at(bytes, offset).unwrap_or(0)
 }
 
@@ -38,25 +38,25 @@ pub(crate) fn read_file(file: &File, offset: u64, buffer: &mut [u8]) -> usize {
 }
 
 /// The little-endian words one after the other; what is left of less than one is not among them.
-pub(crate) fn words(bytes: &[u8]) -> Vec<u64> {
+pub fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64_at(word, 0)).collect()
 }
 
 /// The little-endian 32 bits at `offset`, as `u64_at`.
 #[inline]
-pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+pub fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     half_at(bytes, offset).unwrap_or(0)
 }
 
 /// The index of the range (of ascending, disjoint ones) that holds the address.
 #[inline]
-pub(crate) fn range_at(ranges: &[(u64, u64)], address: u64) -> Option<usize> {
+pub fn range_at(ranges: &[(u64, u64)], address: u64) -> Option<usize> {
     let place = ranges.partition_point(|(_, end)| *end <= address);
     ranges.get(place).filter(|(start, _)| *start <= address).map(|_| place)
 }
 
 /// Adds [start, end) to ascending ranges, as one with the last of them where they touch.
-pub(crate) fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+pub fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
     match ranges.last_mut().filter(|last| last.1 == start) {
         Some(last) => last.1 = end,
         None => ranges.push((start, end)),
@@ -64,7 +64,7 @@ pub(crate) fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
 }
 
 /// Visits the parts of [start, end) that are in none of the ranges (ascending, disjoint).
-pub(crate) fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
+pub fn outside(start: u64, end: u64, ranges: &[(u64, u64)], mut visit: impl FnMut(u64, u64)) {
     let mut at = start;
     for (from, to) in &ranges[ranges.partition_point(|range| range.1 <= start)..] {
         if *from >= end {

@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 
 const WORD: u32 = 8;
 /// Pages that Linux has somewhere.
-pub(crate) const SMALLEST_PAGE: u64 = 1 << 12;
+pub const SMALLEST_PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 20;
 /// Nothing is mapped below on any machine (vm.mmap_min_addr).
-pub(crate) const LOWEST: u64 = 1 << 12;
+pub const LOWEST: u64 = 1 << 12;
 
 /// The size of a target's pages, as a number of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,30 +33,30 @@ impl PageSize {
 
     /// The number of the page that holds `address`.
     #[inline(always)]
-    pub(crate) fn number(self, address: u64) -> u64 {
+    pub fn number(self, address: u64) -> u64 {
         address >> self.shift
     }
 
     /// Where a page starts; the largest address for one beyond all.
     #[inline(always)]
-    pub(crate) fn start(self, number: u64) -> u64 {
+    pub fn start(self, number: u64) -> u64 {
         number.saturating_mul(self.bytes())
     }
 
     /// The start of the page that holds `address`.
     #[inline(always)]
-    pub(crate) fn down(self, address: u64) -> u64 {
+    pub fn down(self, address: u64) -> u64 {
         address & !(self.bytes() - 1)
     }
 
     /// The start of the first page at or after `address`, if there is one.
     #[inline(always)]
-    pub(crate) fn up(self, address: u64) -> Option<u64> {
+    pub fn up(self, address: u64) -> Option<u64> {
         address.checked_next_multiple_of(self.bytes())
     }
 
     /// The whole pages inside [start, end), if there are any.
-    pub(crate) fn inside(self, start: u64, end: u64) -> Option<(u64, u64)> {
+    pub fn inside(self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.up(start)?, self.down(end));
         (first < last).then_some((first, last))
     }

@@ -449,7 +449,8 @@ mod tests {
     use super::{Effort, Module, Stop, Unwinder, FRAME, MAX_ENTRIES, UNHEARD};
     use crate::machine::Machine;
     use crate::memory::space::{Backing, Segment, Space};
-    use crate::work::{Ended, Unwatched, Watcher};
+    use crate::testing::{Ended, Unwatched};
+    use crate::work::Watcher;
 
     /// Why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
     fn end_of(watcher: &dyn Watcher, size: u64) -> (Stop, u64) {

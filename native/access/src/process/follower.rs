@@ -58,7 +58,7 @@ impl Follower {
         let teller = Teller { shared: told, hits: sender, counter: counted, answers: answered, waits, limit };
         shared.status.store(-1, Ordering::SeqCst);
         let theirs = shared.clone();
-        let held = SignalsHeld::new();
+        let held = SignalsHeld::hold();
         let body = move || {
             accept_wake();
             // SAFETY: takes nothing.

@@ -84,7 +84,7 @@ pub(crate) fn wait(child: i32) {
 
 /// Has a thread that does nothing else wait for it.
 pub(crate) fn wait_aside(child: i32) {
-    let _held = SignalsHeld::new();
+    let _held = SignalsHeld::hold();
     let _ = std::thread::Builder::new().name("gdbheap guard".into()).stack_size(64 << 10).spawn(move || wait(child));
 }
 
@@ -186,7 +186,7 @@ pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Lef
     };
     // On a thread of its own, with which all ends that it held.
     std::thread::scope(|scope| {
-        let held = SignalsHeld::new();
+        let held = SignalsHeld::hold();
         let thread = scope.spawn(restore);
         drop(held);
         thread.join().unwrap_or(false)

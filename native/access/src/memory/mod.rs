@@ -1,17 +1,17 @@
 //! The bytes of a target: where they are, which pages of them are there, and how they are read.
 
-pub(crate) mod ahead;
+pub mod ahead;
 pub(crate) mod capture;
 pub(crate) mod gate;
 pub(crate) mod holes;
-pub(crate) mod own;
-pub(crate) mod pages;
-pub(crate) mod reader;
+pub mod own;
+pub mod pages;
+pub mod reader;
 pub(crate) mod recent;
-pub(crate) mod sharing;
-pub(crate) mod space;
-pub(crate) mod window;
-pub(crate) mod words;
+pub mod sharing;
+pub mod space;
+pub mod window;
+pub mod words;
 
 pub use capture::Room;
 pub use gate::Gate;

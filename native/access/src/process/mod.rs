@@ -3,7 +3,6 @@
 pub(crate) mod accounts;
 pub(crate) mod call;
 pub(crate) mod chase;
-pub(crate) mod demangle;
 pub(crate) mod descriptor;
 pub(crate) mod follower;
 pub(crate) mod frozen;
@@ -13,7 +12,6 @@ pub(crate) mod launch;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod limits;
 pub(crate) mod living;
-mod mangled;
 pub mod named;
 mod one_memory;
 pub mod patch;
@@ -32,8 +30,6 @@ pub use crate::folder::ProcessFolder;
 pub use accounts::{accounts, every_process, Account, Memory};
 pub use call::{call, look, Answer, Bytes, End, Look, Plan, Style};
 pub use chase::{return_from_trap, Course};
-pub use demangle::demangle;
-pub(crate) use demangle::demangle_class;
 pub use descriptor::{filesystem, owned};
 pub use follower::Follower;
 pub use frozen::Frozen;

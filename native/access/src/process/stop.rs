@@ -111,7 +111,7 @@ impl Stop {
         let (jobs, waiting) = channel();
         let (answer, answered) = channel();
         let (theirs, process) = (shared.clone(), process.clone());
-        let held = SignalsHeld::new();
+        let held = SignalsHeld::hold();
         let body = move || hold(&process, limit, &theirs, answer, waiting);
         let thread = std::thread::Builder::new().name("gdbheap tracer".into()).stack_size(256 << 10).spawn(body);
         drop(held);

@@ -391,7 +391,7 @@ impl Line {
 fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Line, io::Error> {
     let (their_from, our_to) = pipe()?;
     let (our_from, their_to) = pipe()?;
-    let held = SignalsHeld::new();
+    let held = SignalsHeld::hold();
     // SAFETY: the child calls nothing of the program that we run in; glibc makes malloc usable in it.
     let guardian = unsafe { libc::fork() };
     if guardian == 0 {

@@ -1,7 +1,7 @@
 //! Names of functions and classes as their programmers wrote them.
 #![forbid(unsafe_code)]
 
-use super::mangled::is_mangled;
+use crate::mangled::is_mangled;
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::Write;
 

@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn invalid(text: impl Into<String>) -> Error {
+    pub fn invalid(text: impl Into<String>) -> Error {
         Error::Invalid(text.into())
     }
 }

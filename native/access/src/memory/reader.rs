@@ -10,7 +10,7 @@ const PIECE: u64 = 4 << 10;
 const FEW: usize = 1 << 10;
 const MANY: usize = 1 << 14;
 
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     space: &'a Space,
     /// Where each piece begins, and how many of its bytes could be read.
     pieces: Vec<(u64, usize)>,
@@ -18,12 +18,12 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(space: &'a Space) -> Reader<'a> {
+    pub fn new(space: &'a Space) -> Reader<'a> {
         Reader::keeping(space, FEW)
     }
 
     /// One that keeps 64 MiB.
-    pub(crate) fn large(space: &'a Space) -> Reader<'a> {
+    pub fn large(space: &'a Space) -> Reader<'a> {
         Reader::keeping(space, MANY)
     }
 
@@ -55,25 +55,25 @@ impl<'a> Reader<'a> {
 
     /// The word at `address`, None where it cannot be read.
     #[inline]
-    pub(crate) fn any_word(&mut self, address: u64) -> Option<u64> {
+    pub fn any_word(&mut self, address: u64) -> Option<u64> {
         self.near(address).map(u64::from_le_bytes)
     }
 
     /// The word at a multiple of eight; None elsewhere, and where it cannot be read.
     #[inline]
-    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
+    pub fn word(&mut self, address: u64) -> Option<u64> {
         if address % 8 != 0 {
             return None;
         }
         self.any_word(address)
     }
 
-    pub(crate) fn byte(&mut self, address: u64) -> Option<u8> {
+    pub fn byte(&mut self, address: u64) -> Option<u8> {
         self.near(address).map(u8::from_le_bytes)
     }
 
     /// Fills `into` with what lies at `address`; how many bytes could be read.
-    pub(crate) fn fill(&mut self, address: u64, into: &mut [u8]) -> usize {
+    pub fn fill(&mut self, address: u64, into: &mut [u8]) -> usize {
         let mut got = 0;
         while got < into.len() {
             let Some(at) = address.checked_add(got as u64) else { break };
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The two bytes at a multiple of two.
-    pub(crate) fn short(&mut self, address: u64) -> Option<u16> {
+    pub fn short(&mut self, address: u64) -> Option<u16> {
         if address % 2 != 0 {
             return None;
         }
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `N` words from a multiple of eight on.
-    pub(crate) fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
+    pub fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let mut words = [0; N];
         for (word, at) in words.iter_mut().zip((0u64..).step_by(8)) {
             *word = self.word(address.checked_add(at)?)?;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes before the first NUL, None where there is none in the first `limit`.
-    pub(crate) fn string(&mut self, address: u64, limit: usize) -> Option<Vec<u8>> {
+    pub fn string(&mut self, address: u64, limit: usize) -> Option<Vec<u8>> {
         let mut found = Vec::new();
         while found.len() < limit {
             let rest = self.rest(address.checked_add(found.len() as u64)?);

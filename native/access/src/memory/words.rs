@@ -49,15 +49,15 @@ pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
 
 /// The words of a stretch, as far as they can be read. Those of absent pages are zeros in `words`: only where no structure
 /// begins with one is that enough, everybody else asks `at`.
-pub(crate) struct Words {
-    pub(crate) start: u64,
-    pub(crate) words: Vec<u64>,
+pub struct Words {
+    pub start: u64,
+    pub words: Vec<u64>,
     /// Where bytes could not be read, as ascending ranges of addresses.
     absent: Vec<(u64, u64)>,
 }
 
 impl Words {
-    pub(crate) fn read(space: &Space, start: u64, end: u64) -> Words {
+    pub fn read(space: &Space, start: u64, end: u64) -> Words {
         let start = start.next_multiple_of(8);
         let mut bytes = vec![0; end.saturating_sub(start).min(MAX_BYTES) as usize];
         let (mut at, mut absent) = (0, Vec::new());
@@ -73,7 +73,7 @@ impl Words {
         Words { start, words: words(&bytes), absent }
     }
 
-    pub(crate) fn at(&self, space: &Space, address: u64) -> Option<u64> {
+    pub fn at(&self, space: &Space, address: u64) -> Option<u64> {
         let index = address.wrapping_sub(self.start);
         match index % 8 == 0 && index / 8 < self.words.len() as u64 {
             true if range_at(&self.absent, address).is_none() => Some(self.words[(index / 8) as usize]),

@@ -7,7 +7,7 @@ use crate::memory::space::Space;
 const SMALLEST: usize = 4 << 10;
 const LARGEST: usize = 256 << 10;
 
-pub(crate) struct Window<'a> {
+pub struct Window<'a> {
     space: &'a Space,
     limit: u64,
     start: u64,
@@ -18,18 +18,18 @@ pub(crate) struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// A window that never reads at or beyond `limit`.
-    pub(crate) fn new(space: &'a Space, limit: u64) -> Window<'a> {
+    pub fn new(space: &'a Space, limit: u64) -> Window<'a> {
         Window { space, limit, start: 0, size: 0, step: SMALLEST, buffer: Vec::new() }
     }
 
     /// The size of the target's pages.
-    pub(crate) fn page(&self) -> u64 {
+    pub fn page(&self) -> u64 {
         self.space.machine.page.bytes()
     }
 
     /// The bytes [address, address + size); `size` is small.
     #[inline]
-    pub(crate) fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], Missing> {
+    pub fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], Missing> {
         let offset = address.wrapping_sub(self.start);
         if offset.saturating_add(size as u64) > self.size as u64 {
             self.load(address, size)?;
@@ -40,13 +40,13 @@ impl<'a> Window<'a> {
 
     /// What the window holds from `address` on, without reading.
     #[inline]
-    pub(crate) fn rest(&self, address: u64) -> &[u8] {
+    pub fn rest(&self, address: u64) -> &[u8] {
         let offset = address.wrapping_sub(self.start).min(self.size as u64);
         &self.buffer[offset as usize..self.size]
     }
 
     /// As many as there are of `size` bytes at `address`.
-    pub(crate) fn available(&mut self, address: u64, size: usize) -> &[u8] {
+    pub fn available(&mut self, address: u64, size: usize) -> &[u8] {
         let size = size.min(self.limit.saturating_sub(address) as usize);
         if self.bytes(address, size).is_ok() {
             let offset = (address - self.start) as usize;

@@ -41,49 +41,8 @@ pub trait Watcher: Sync {
     }
 }
 
-/// Lets all work go on.
-#[cfg(test)]
-pub(crate) struct Unwatched;
-
-#[cfg(test)]
-impl Watcher for Unwatched {
-    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-        Ok(())
-    }
-}
-
-/// Ends all work at the first look.
-#[cfg(test)]
-pub(crate) struct Ended;
-
-#[cfg(test)]
-impl Watcher for Ended {
-    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-        Err(Cancelled)
-    }
-}
-
-/// Ends all work after some looks.
-#[cfg(test)]
-pub(crate) struct Cancelling(AtomicU64);
-
-#[cfg(test)]
-impl Cancelling {
-    pub(crate) fn after(looks: u64) -> Cancelling {
-        Cancelling(AtomicU64::new(looks))
-    }
-}
-
-#[cfg(test)]
-impl Watcher for Cancelling {
-    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
-        let take = |left: u64| left.checked_sub(1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map(drop).map_err(|_| Cancelled)
-    }
-}
-
 /// What workers share with the thread that waits for them.
-pub(crate) struct Control<'a> {
+pub struct Control<'a> {
     watcher: &'a dyn Watcher,
     cancelled: AtomicBool,
     done: AtomicU64,
@@ -93,7 +52,7 @@ pub(crate) struct Control<'a> {
 
 impl Control<'_> {
     /// Counts `bytes` as done; an error means: stop at once.
-    pub(crate) fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
+    pub fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         if self.inline {
             self.attend();
@@ -114,33 +73,33 @@ impl Control<'_> {
 }
 
 /// Takes what one worker at most may have; None when it is taken.
-pub(crate) fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
+pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
 /// Looks whether the work is to go on, on whatever thread that does it.
-pub(crate) type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
+pub type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
 
 /// Steps of a search on the calling thread, with a look now and then at whether to go on.
-pub(crate) struct Steps<'a> {
-    pub(crate) watcher: &'a dyn Watcher,
+pub struct Steps<'a> {
+    pub watcher: &'a dyn Watcher,
     taken: u64,
     /// Steps that may still lead to nothing; one that leads somewhere is given back.
-    pub(crate) left: u64,
+    pub left: u64,
 }
 
 impl Steps<'_> {
-    pub(crate) fn new(watcher: &dyn Watcher, left: u64) -> Steps<'_> {
+    pub fn new(watcher: &dyn Watcher, left: u64) -> Steps<'_> {
         Steps { watcher, taken: 0, left }
     }
 
-    pub(crate) fn take(&mut self) -> Result<(), Cancelled> {
+    pub fn take(&mut self) -> Result<(), Cancelled> {
         self.left = self.left.saturating_sub(1);
         self.look()
     }
 
     /// Looks now and then whether to go on.
-    pub(crate) fn look(&mut self) -> Result<(), Cancelled> {
+    pub fn look(&mut self) -> Result<(), Cancelled> {
         self.taken += 1;
         match self.taken % STEPS_UNHEARD {
             0 => self.watcher.check(),
@@ -155,17 +114,17 @@ fn threads_for(jobs: usize) -> usize {
 }
 
 /// Work that is about to be done, and who watches it.
-pub(crate) struct Task<'a> {
-    pub(crate) watcher: &'a dyn Watcher,
+pub struct Task<'a> {
+    pub watcher: &'a dyn Watcher,
     /// What `advance` adds up to; None: nothing is counted.
-    pub(crate) total: Option<u64>,
+    pub total: Option<u64>,
     /// Whether the calling thread has to do it all.
-    pub(crate) inline: bool,
+    pub inline: bool,
 }
 
 impl Task<'_> {
     /// Does every job with one of a few workers' states; returns the states.
-    pub(crate) fn run<J, W>(
+    pub fn run<J, W>(
         &self,
         jobs: &[J],
         init: impl Fn() -> W + Sync,
@@ -196,7 +155,7 @@ impl Task<'_> {
     }
 
     /// Does one piece of work on a thread of its own, so that the watcher can end it.
-    pub(crate) fn alone<T: Send>(&self, work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync) -> Result<T> {
+    pub fn alone<T: Send>(&self, work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync) -> Result<T> {
         let job = |state: &mut Option<T>, _: &(), control: &Control<'_>| {
             *state = Some(work(control)?);
             Ok(())
@@ -221,7 +180,7 @@ fn in_threads<W: Send>(
         ended.notify_one();
     };
     std::thread::scope(|scope| {
-        let signals = SignalsHeld::new();
+        let signals = SignalsHeld::hold();
         let body = || {
             begun();
             let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(&worker));

@@ -24,8 +24,8 @@ pub struct Run {
 
 /// The runs of pages that are there, sorted and disjoint.
 pub struct Pages {
-    pub(crate) page: PageSize,
-    pub(crate) runs: Vec<Run>,
+    pub page: PageSize,
+    pub runs: Vec<Run>,
     /// The parts of them that the kernel maps by huge pages, ascending; None where it does not say.
     pub huge: Option<Vec<(u64, u64)>>,
 }

@@ -55,7 +55,7 @@ impl Worker {
         let busy = Arc::new(AtomicBool::new(false));
         let is_busy = busy.clone();
         // A signal to stop (Ctrl-Z) that this thread has held back is not for others to take.
-        let _held = SignalsHeld::new();
+        let _held = SignalsHeld::hold();
         std::thread::Builder::new().name("gdbheap reads".into()).spawn(move || {
             let _ = place.send(std::fs::read_link("/proc/thread-self"));
             while let Ok(work) = given.recv() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The processor time that the calling thread has taken.
-pub(crate) fn thread_time() -> Duration {
+pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one timespec; it fails for no thread of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
@@ -12,7 +12,7 @@ pub(crate) fn thread_time() -> Duration {
 
 /// Has malloc give free pages back to the kernel: after much of what was asked for in small pieces, by several threads, was
 /// joined, or made smaller, it would keep them. musl's has no such call, and gives large blocks back by itself.
-pub(crate) fn give_back() {
+pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and locks each arena while it looks at it (glibc malloc/malloc.c, __malloc_trim).
     unsafe {

@@ -1,10 +1,12 @@
 //! Plans of patches: what is replaced, where its stub lies, what is refused, and what a later run finds.
+#![cfg(target_arch = "x86_64")]
 
-mod support;
+#[path = "support/chance.rs"]
+mod chance;
 
-use gdbheap_core::process::patch::{left_behind, plan_all, Cave, CodePlace, Condition, Operand, Patch, Test};
+use chance::Chance;
+use gdbheap_access::process::patch::{left_behind, plan_all, Cave, CodePlace, Condition, Operand, Patch, Test};
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic};
-use support::Chance;
 
 const START: u64 = 0x7f00_0000_1000;
 const CAVE: u64 = 0x7f00_0010_0f3c;

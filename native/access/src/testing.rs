@@ -1,0 +1,40 @@
+//! Watchers for tests, of this crate and of those that stand on it.
+#![forbid(unsafe_code)]
+
+use crate::error::Cancelled;
+use crate::work::{Progress, Watcher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Lets all work go on.
+pub struct Unwatched;
+
+impl Watcher for Unwatched {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+        Ok(())
+    }
+}
+
+/// Ends all work at the first look.
+pub struct Ended;
+
+impl Watcher for Ended {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+        Err(Cancelled)
+    }
+}
+
+/// Ends all work after some looks.
+pub struct Cancelling(AtomicU64);
+
+impl Cancelling {
+    pub fn after(looks: u64) -> Cancelling {
+        Cancelling(AtomicU64::new(looks))
+    }
+}
+
+impl Watcher for Cancelling {
+    fn attend(&self, _progress: Option<Progress>) -> Result<(), Cancelled> {
+        let take = |left: u64| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map(drop).map_err(|_| Cancelled)
+    }
+}
