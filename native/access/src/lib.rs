@@ -4,16 +4,27 @@
 //! it to themselves. What was read is hostile, and is handed on as it is: who reads for a caller is a `Source`, who waits
 //! for long work a `Watcher`.
 //!
-//! Imports point left: error, bytes, machine, signals, folder, stat, tables, patient; work; testing; memory; process.
-#![deny(unsafe_op_in_unsafe_fn)]
+//! What is of one processor stands in a folder named after it; `arch` is that of the processor which this is built for.
+//!
+//! Imports point left: error, bytes, machine, signals, folder, stat, tables, patient; work; testing; memory; process. `arch`
+//! stands beside the last two, file by file.
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
+#[cfg(target_arch = "x86_64")]
+#[path = "x86_64/mod.rs"]
+#[allow(unsafe_code)]
+pub(crate) mod arch;
 pub mod bytes;
 pub mod error;
+#[allow(unsafe_code)]
 pub(crate) mod folder;
 pub mod machine;
+#[allow(unsafe_code)]
 pub mod memory;
 pub mod patient;
+#[allow(unsafe_code)]
 pub mod process;
+#[allow(unsafe_code)]
 pub mod signals;
 pub(crate) mod stat;
 pub(crate) mod tables;

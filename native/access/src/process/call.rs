@@ -144,11 +144,9 @@ fn await_stop(tid: i32, is_over: impl Fn() -> bool) -> Waited {
 #[cfg(target_arch = "x86_64")]
 mod machine {
     use super::*;
+    use crate::arch::registers::{self, CS, EFLAGS, NO_CALL, ORIG_RAX, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP, SS};
     use crate::bytes::{u32_at, words};
     use crate::process::ptrace::send;
-    use crate::process::registers::{
-        self, CS, EFLAGS, NO_CALL, ORIG_RAX, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP, SS,
-    };
 
     /// In the order of the calling convention.
     const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, RCX, R8, R9];

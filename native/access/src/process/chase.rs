@@ -7,13 +7,13 @@
 //! Code is written only while every thread stands. One that sleeps uninterruptibly does not, for as long as it likes: the
 //! others are held for it only for moments, and not again and again for ever.
 
+use crate::arch::registers::{self, RIP, RSP};
 use crate::folder::ProcessFolder;
 use crate::memory::space::read_process;
 use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
 use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace::{self, Waited};
-use crate::process::registers::{self, RIP, RSP};
 use crate::process::sharers::has_sharer;
 use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer, STUCK};

@@ -4,10 +4,10 @@
 //! kernel restarts what was interrupted. Exactly the stops that such a call makes are accepted; at any other the thread
 //! gets its registers back at once, unless it runs another program by then. x86-64 alone.
 
+use crate::arch::registers::{self, CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
 use crate::bytes::u64_at;
 use crate::memory::space::read_process;
 use crate::process::ptrace::{self, Waited};
-use crate::process::registers::{self, CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
 use crate::process::tracer::Tracer;
 use crate::stat;
 use crate::tables::read_table;

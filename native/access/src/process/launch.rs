@@ -5,12 +5,12 @@
 //! keeper in a session of its own. It tells this one of the calls, and lets them pass once nobody hears: the program runs
 //! on when we end, however that is. It is forked by a thread of ours, and glibc keeps malloc usable in a child.
 
+use crate::arch::registers;
 use crate::error::Result;
 use crate::process::descriptor::close_others;
 use crate::process::guard::{wait, wait_aside};
 use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
-use crate::process::registers;
 use crate::process::telling::{Finish, Shared, Teller, Trace};
 use crate::process::tracer::Failure;
 use std::collections::HashMap;

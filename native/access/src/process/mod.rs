@@ -9,8 +9,6 @@ pub(crate) mod frozen;
 pub(crate) mod guard;
 pub(crate) mod injection;
 pub(crate) mod launch;
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod limits;
 pub(crate) mod living;
 pub mod named;
 mod one_memory;
@@ -18,7 +16,6 @@ pub mod patch;
 pub(crate) mod pipe;
 pub(crate) mod program_memory;
 pub(crate) mod ptrace;
-pub(crate) mod registers;
 mod sharers;
 pub(crate) mod stop;
 pub(crate) mod telling;

@@ -8,14 +8,14 @@
 //! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
 //! - Some system calls end with EINTR after a stop (signal(7)): these are told to start again.
 
+#[cfg(target_arch = "x86_64")]
+use crate::arch::limits;
+#[cfg(target_arch = "x86_64")]
+use crate::arch::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
 #[cfg(target_arch = "aarch64")]
 use crate::bytes::u64_at;
 use crate::folder::ProcessFolder;
-#[cfg(target_arch = "x86_64")]
-use crate::process::limits;
 use crate::process::ptrace::{self, Waited};
-#[cfg(target_arch = "x86_64")]
-use crate::process::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
 use crate::signals::Alarm;
 use crate::stat;
 use std::collections::BTreeMap;

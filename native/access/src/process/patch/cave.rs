@@ -4,10 +4,10 @@
 //! each has a header that tells a later run what it is: one for the same place and of the same shape is written over, which
 //! changes no more than the numbers that are compared.
 
+use crate::arch::stub::{plan, replacement, Condition, Function, Patch, Wish};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::patch::header::{ADDRESS_AT, HEADER, MAGIC, ORIGINAL_AT, ORIGINAL_SIZE_AT, SIZE_AT};
-use crate::process::patch::stub::{plan, replacement, Condition, Function, Patch, Wish};
 
 const ALIGNMENT: usize = 16;
 /// How far a jump leads, with some to spare.

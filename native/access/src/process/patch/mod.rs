@@ -8,11 +8,10 @@
 #![forbid(unsafe_code)]
 
 mod cave;
-mod header;
+pub(crate) mod header;
 mod sites;
-mod stub;
 pub(crate) mod text;
 
+pub use crate::arch::stub::{frame_size, original_registers, Condition, Operand, Patch, Test};
 pub use cave::{left_behind, plan_all, Cave, CodePlace, Left};
 pub use sites::{find_sites, Site, Text};
-pub use stub::{frame_size, original_registers, Condition, Operand, Patch, Test};

@@ -1,6 +1,6 @@
 //! Writing a program's code, word by word and only while none of its threads run.
 
-use crate::process::patch::stub::Patch;
+use crate::arch::stub::Patch;
 use crate::process::program_memory::ProgramMemory;
 use std::io::Error;
 

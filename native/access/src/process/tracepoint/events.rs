@@ -6,8 +6,8 @@
 //! once they are open, which a record tells.
 
 use super::record::{Reader, Record, What};
+use crate::arch::registers::PERF_MASK;
 use crate::folder::ProcessFolder;
-use crate::process::registers::PERF_MASK;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::ioctls;

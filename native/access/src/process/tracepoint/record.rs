@@ -1,7 +1,7 @@
 //! What the kernel writes into a ring, as far as it is of use here.
 
+use crate::arch::registers;
 use crate::bytes::word_at;
-use crate::process::registers;
 use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{Comm, Fork, Lost, RecordMetadata, Sample, Visitor};
 use perf_event_open_sys::bindings::{perf_event_header, PERF_RECORD_MISC_COMM_EXEC, PERF_SAMPLE_REGS_ABI_64};

@@ -3,7 +3,7 @@
 //! Nobody tells how long a wait had taken when it was met for the first time. From then on its end stands in the half of
 //! the register that the kernel does not look at: whoever stops the thread next finds it there, another process too.
 
-use crate::process::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
+use crate::arch::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
 
 /// epoll_wait and epoll_pwait: their limit is an `int` of milliseconds in r10, and there is none if it is negative.
 const EPOLL: [u64; 2] = [232, 281];

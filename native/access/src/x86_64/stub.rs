@@ -1,9 +1,9 @@
 //! What is written into the target: the jump, and the instructions that it leads to.
 
+use crate::arch::registers::{EFLAGS, R10, R11, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::patch::header::{write_header, HEADER};
-use crate::process::registers::{EFLAGS, R10, R11, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };
