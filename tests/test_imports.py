@@ -186,9 +186,9 @@ PARTS = {
         ["history", "events"],
     ],
 }
-# Folders of `access`, one for each processor; `arch` is that of the one which is built for. They stand beside the others,
-# file by file.
-PROCESSORS = {"x86_64"}
+# Folders of `access`, one for each processor; `arch` is that of the one which is built for. They stand beside the
+# others, file by file.
+PROCESSORS = {"x86_64", "aarch64"}
 # Parts of `access` where system calls are made.
 UNSAFE = {"signals", "folder", "memory", "process", *PROCESSORS}
 # A path from a `use`, up to its semicolon, or in an expression.
@@ -319,13 +319,76 @@ def test_only_the_binding_knows_pyo3(crate: str) -> None:
     assert [str(path) for path in files if "pyo3" in path.read_text(encoding="utf-8")] == []
 
 
+FORBIDS = "#![forbid(unsafe_code)]"
+UNSAFE_CODE = re.compile(r"\bunsafe\s*(\{|fn|impl|extern)")
+
+
+def test_only_access_is_unsafe() -> None:
+    """Of the crates that read a target one alone may be: the others forbid it, but for the binding, which tells the
+    interpreter of Ctrl-C."""
+    for crate in ("core", "calls", "plan"):
+        assert FORBIDS in rust_modules(ROOT / "native" / crate / "src")[""], crate
+    unsafe = {name: UNSAFE_CODE.findall(text) for name, text in rust_modules(BINDING).items()}
+    assert {name: len(places) for name, places in unsafe.items() if places} == {"memory": 1}
+    assert "unsafe { pyo3::ffi::PyErr_SetInterrupt() };" in rust_modules(BINDING)["memory"]
+
+
 def test_only_system_calls_are_unsafe() -> None:
     """Each part of `access` but those that make system calls forbids it to itself and to all below."""
     found = rust_modules(ACCESS)
-    forbidden = {name for name, text in found.items() if "#![forbid(unsafe_code)]" in text}
+    forbidden = {name for name, text in found.items() if FORBIDS in text}
     tops = {name.split("::")[0] for name in found} - {""}
     assert tops - UNSAFE <= forbidden
-    assert [name for name in forbidden if re.search(r"\bunsafe\s*(\{|fn|impl)", found[name])] == []
+    assert [name for name in forbidden if UNSAFE_CODE.search(found[name])] == []
+    files = {name for name in found if name and not any(other.startswith(f"{name}::") for other in found)}
+    assert [name for name in sorted(files - forbidden) if not UNSAFE_CODE.search(found[name])] == []
+
+
+def of_arch(text: str) -> set[str]:
+    """Return {module::name} of all that a source names of the processor's folder."""
+    code = re.sub(r"//.*", "", text)
+    found = set(re.findall(r"\bcrate::arch::(\w+::\w+)", code))
+    for _indent, tree in USE.findall(code):
+        for path in paths(tree):
+            inside = path.removeprefix("crate::arch::")
+            module, _, name = inside.partition("::")
+            if inside != path and name in ("", "self"):
+                found |= {f"{module}::{one}" for one in re.findall(rf"\b{module}::(\w+)", code)}
+            elif inside != path:
+                found.add(inside)
+    return found
+
+
+@pytest.mark.parametrize("processor", sorted(PROCESSORS))
+def test_each_processor_has_what_is_asked(processor: str) -> None:
+    """The folder of each has all that others name of `arch`, declared as x86-64's is."""
+    found = rust_modules(ACCESS)
+    others = [text for module, text in found.items() if module.split("::")[0] not in PROCESSORS]
+    asked = {name for text in others for name in of_arch(text)}
+    assert {"registers::read", "system_call::prepare", "call::look", "stub::plan", "cache::fetch"} <= asked
+    assert {one for one in asked if signature(found, processor, one) != signature(found, "x86_64", one)} == set()
+
+
+def test_what_differs_between_processors_is_found() -> None:
+    """Each form of a name is seen, and another type is another declaration."""
+    text = "use crate::arch::{a, b::{self, C}};\nfn f() { a::g(); b::h(); crate::arch::d::k() }"
+    assert of_arch(text) == {"a::g", "b::h", "b::C", "d::k"}
+    found = {
+        "x::a": "pub(crate) fn g(tid: i32, _: &[u64]) -> u64 {\n",
+        "y::a": "pub(crate) fn g(_: i32, x: &[u64]) -> u64 {",
+    }
+    assert signature(found, "x", "a::g") == signature(found, "y", "a::g")
+    found["y::a"] = "pub(crate) fn g(_: i64, x: &[u64]) -> u64 {"
+    assert signature(found, "x", "a::g") != signature(found, "y", "a::g")
+
+
+def signature(found: dict[str, str], processor: str, dotted: str) -> str:
+    """Return how a folder declares something that others name, without values and the names of arguments."""
+    module, _, name = dotted.partition("::")
+    text = found.get(f"{processor}::{module}", "")
+    declared = re.search(rf"^pub(?:\(crate\))? (?:const )?(?:const|fn) {name}\b[^;{{=]*", text, re.MULTILINE)
+    assert declared, f"{processor} has no {dotted}"
+    return re.sub(r"\b\w+: (?=[&\w])", "", re.sub(r",?\s+", " ", declared[0])).replace("( ", "(").strip()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_imports import ACCESS, BINDING, CORE, ROOT, modules
+from test_imports import ACCESS, BINDING, CORE, PROCESSORS, ROOT, modules
 
 MACHINE = "machines.machine"
 LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
@@ -180,3 +180,34 @@ def test_the_rust_rule_itself(source: str, found: set[str]) -> None:
 def test_glibc_has_a_shift_of_its_own() -> None:
     """Links are hidden by twelve bits whatever the page is (malloc.c, PROTECT_PTR)."""
     assert ">> 12" in (CORE / "allocators" / "glibc" / "lists.rs").read_text(encoding="utf-8")
+
+
+# Names of processors and of their registers. Only the folders of `access` that are named after a processor know one,
+# and its lib.rs, which chooses the folder.
+PROCESSOR = re.compile(
+    r"\b(?:x86(?:[-_]64)?|amd64|aarch64|arm64|x32|iced_x86|user_(?:pt_)?regs\w*|R_(?:X86_64|AARCH64)_\w+"
+    r"|[er](?:ax|bx|cx|dx|si|di|bp|sp|ip)|orig_rax|r(?:8|9|1[0-5])|fs_base|tpidr\w*|target_arch)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("root", [ACCESS, CORE], ids=["access", "core"])
+def test_one_folder_knows_the_processor(root: Path) -> None:
+    """No other source names one, not even in a comment."""
+    found = {}
+    for path in root.rglob("*.rs"):
+        place = path.relative_to(root)
+        if place.parts[0] not in PROCESSORS and path != ACCESS / "lib.rs":
+            found[str(place)] = set(PROCESSOR.findall(path.read_text(encoding="utf-8")))
+    assert {place: names for place, names in found.items() if names} == {}
+    assert PROCESSOR.findall("registers[RSP] + EAX; R_X86_64_COPY; user_regs_struct; r10; #[cfg(target_arch = 1)]") == [
+        "RSP", "EAX", "R_X86_64_COPY", "user_regs_struct", "r10", "target_arch",
+    ]  # fmt: skip
+
+
+def test_code_of_x86_is_decoded_on_x86_alone() -> None:
+    """Whoever builds for another processor does not need the library."""
+    manifests = {path.parent.name: path.read_text(encoding="utf-8") for path in (ROOT / "native").glob("*/Cargo.toml")}
+    assert [crate for crate, text in manifests.items() if "iced-x86" in text] == ["access"]
+    before, where, after = manifests["access"].partition("[target.'cfg(target_arch = \"x86_64\")'.dependencies]")
+    assert where and "iced-x86" in after and "iced-x86" not in before

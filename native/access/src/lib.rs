@@ -4,12 +4,19 @@
 //! it to themselves. What was read is hostile, and is handed on as it is: who reads for a caller is a `Source`, who waits
 //! for long work a `Watcher`.
 //!
-//! What is of one processor stands in a folder named after it; `arch` is that of the processor which this is built for.
+//! What is of one processor stands in a folder named after it; `arch` is that of the processor which this is built for. The
+//! folders have the same modules, and in them the same names: what one of them cannot do yet it refuses.
 //!
 //! Imports point left: error, bytes, machine, signals, folder, stat, tables, patient; work; testing; memory; process. `arch`
 //! stands beside the last two, file by file.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
+// What only x86-64 has a use for.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
+#[cfg(target_arch = "aarch64")]
+#[path = "aarch64/mod.rs"]
+#[allow(unsafe_code)]
+pub(crate) mod arch;
 #[cfg(target_arch = "x86_64")]
 #[path = "x86_64/mod.rs"]
 #[allow(unsafe_code)]

@@ -56,6 +56,7 @@ impl PageSize {
     }
 
     /// The whole pages inside [start, end), if there are any.
+    #[inline]
     pub fn inside(self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.up(start)?, self.down(end));
         (first < last).then_some((first, last))

@@ -52,6 +52,7 @@ pub struct Control<'a> {
 
 impl Control<'_> {
     /// Counts `bytes` as done; an error means: stop at once.
+    #[inline]
     pub fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         if self.inline {
@@ -93,12 +94,14 @@ impl Steps<'_> {
         Steps { watcher, taken: 0, left }
     }
 
+    #[inline]
     pub fn take(&mut self) -> Result<(), Cancelled> {
         self.left = self.left.saturating_sub(1);
         self.look()
     }
 
     /// Looks now and then whether to go on.
+    #[inline]
     pub fn look(&mut self) -> Result<(), Cancelled> {
         self.taken += 1;
         match self.taken % STEPS_UNHEARD {

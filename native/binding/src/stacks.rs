@@ -79,7 +79,7 @@ impl Unwinder {
         stack: Option<&[u8]>,
     ) -> PyResult<Unwound> {
         let stack = match stack {
-            Some(bytes) => Stack::Copied { start: registers[process::RSP], bytes },
+            Some(bytes) => Stack::Copied { start: registers[process::STACK_POINTER], bytes },
             None => Stack::Live(&space.0),
         };
         let unwind = |watcher: &dyn Watcher| self.lock().unwind(watcher, &tables.0, stack, registers);

@@ -1,12 +1,21 @@
-//! The memory of this process itself, and the processor time of its threads.
+//! The memory of this process itself, the processor time of its threads, and the clock.
 
 use std::time::Duration;
 
 /// The processor time that the calling thread has taken.
 pub fn thread_time() -> Duration {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CLOCK_MONOTONIC, which all processes share.
+pub(crate) fn monotonic_time() -> Duration {
+    time_of(libc::CLOCK_MONOTONIC)
+}
+
+fn time_of(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec; it fails for no thread of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    // SAFETY: the call writes one timespec; it fails for none of these clocks.
+    unsafe { libc::clock_gettime(clock, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

@@ -226,6 +226,7 @@ fn zero_pfn(page: PageSize) -> Option<u64> {
 
 impl Pages {
     /// The index of the first run that ends after `address`.
+    #[inline]
     pub(crate) fn first_after(&self, address: u64) -> usize {
         self.runs.partition_point(|run| run.end <= address)
     }
@@ -275,6 +276,7 @@ impl Pages {
     }
 
     /// `(resident, swapped)` bytes of [start, end).
+    #[inline]
     pub fn count(&self, start: u64, end: u64) -> (u64, u64) {
         let (mut resident, mut swapped) = (0, 0);
         for run in self.runs[self.first_after(start)..].iter().take_while(|run| run.start < end) {

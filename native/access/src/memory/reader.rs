@@ -32,6 +32,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes from `address` to the end of its piece, as far as they are there.
+    #[inline]
     fn rest(&mut self, address: u64) -> &[u8] {
         let start = address & !(PIECE - 1);
         let place = (address / PIECE % self.pieces.len() as u64) as usize;
@@ -68,6 +69,7 @@ impl<'a> Reader<'a> {
         self.any_word(address)
     }
 
+    #[inline]
     pub fn byte(&mut self, address: u64) -> Option<u8> {
         self.near(address).map(u8::from_le_bytes)
     }
@@ -89,6 +91,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The two bytes at a multiple of two.
+    #[inline]
     pub fn short(&mut self, address: u64) -> Option<u16> {
         if address % 2 != 0 {
             return None;
@@ -97,6 +100,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `N` words from a multiple of eight on.
+    #[inline]
     pub fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let mut words = [0; N];
         for (word, at) in words.iter_mut().zip((0u64..).step_by(8)) {

@@ -115,6 +115,7 @@ pub struct Space {
 
 impl Space {
     /// The size of the target's pages.
+    #[inline]
     pub fn page(&self) -> PageSize {
         self.machine.page
     }
@@ -251,6 +252,7 @@ impl Space {
         Ok(())
     }
 
+    #[inline]
     pub fn word(&self, address: u64) -> Result<u64, Missing> {
         let mut bytes = [0; 8];
         self.exact(address, &mut bytes)?;

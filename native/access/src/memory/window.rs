@@ -18,11 +18,13 @@ pub struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// A window that never reads at or beyond `limit`.
+    #[inline]
     pub fn new(space: &'a Space, limit: u64) -> Window<'a> {
         Window { space, limit, start: 0, size: 0, step: SMALLEST, buffer: Vec::new() }
     }
 
     /// The size of the target's pages.
+    #[inline]
     pub fn page(&self) -> u64 {
         self.space.machine.page.bytes()
     }
@@ -46,6 +48,7 @@ impl<'a> Window<'a> {
     }
 
     /// As many as there are of `size` bytes at `address`.
+    #[inline]
     pub fn available(&mut self, address: u64, size: usize) -> &[u8] {
         let size = size.min(self.limit.saturating_sub(address) as usize);
         if self.bytes(address, size).is_ok() {

@@ -73,6 +73,7 @@ impl Words {
         Words { start, words: words(&bytes), absent }
     }
 
+    #[inline]
     pub fn at(&self, space: &Space, address: u64) -> Option<u64> {
         let index = address.wrapping_sub(self.start);
         match index % 8 == 0 && index / 8 < self.words.len() as u64 {

@@ -1,5 +1,6 @@
 //! What the kernel says of the memory of many processes, read on all cores: most of the time is the kernel's own, which
 //! walks all pages of each (proc_pid_smaps(5)).
+#![forbid(unsafe_code)]
 
 use crate::error::Result;
 use crate::patient::{read, read_link_patiently, read_patiently};

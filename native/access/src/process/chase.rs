@@ -6,8 +6,11 @@
 //!
 //! Code is written only while every thread stands. One that sleeps uninterruptibly does not, for as long as it likes: the
 //! others are held for it only for moments, and not again and again for ever.
+#![forbid(unsafe_code)]
 
-use crate::arch::registers::{self, RIP, RSP};
+use crate::arch::registers::{self, PROGRAM_COUNTER, STACK_POINTER};
+use crate::arch::restarting::restart_interrupted;
+use crate::arch::system_call;
 use crate::folder::ProcessFolder;
 use crate::memory::space::read_process;
 use crate::process::guard::Guard;
@@ -16,7 +19,7 @@ use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace::{self, Waited};
 use crate::process::sharers::has_sharer;
 use crate::process::telling::{Finish, Teller, Trace};
-use crate::process::tracer::{raise_priority, restart_interrupted, restart_unhandled, Failure, Tracer, STUCK};
+use crate::process::tracer::{raise_priority, restart_unhandled, Failure, Tracer, STUCK};
 use crate::stat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -219,9 +222,11 @@ impl Chase {
     /// Whether the thread stands at a trap; then the hit was told of, and answered where it waits.
     fn meet(&self, tid: i32, teller: &Teller) -> bool {
         let Ok(found) = registers::read(tid) else { return false };
-        let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[RIP]) else { return false };
+        let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[PROGRAM_COUNTER]) else {
+            return false;
+        };
         let mut frame = vec![0u8; patch::frame_size()];
-        if read_process(self.course.process.pid(), found[RSP], &mut frame) == frame.len() {
+        if read_process(self.course.process.pid(), found[STACK_POINTER], &mut frame) == frame.len() {
             let (registers, _) = patch::original_registers(&found, &frame, self.course.patches[place].seen_at);
             teller.tell(self.course.process.pid(), tid, Some(place), registers);
         }
@@ -338,11 +343,11 @@ impl Chase {
 pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
     let found = registers::read(tid)?;
     let mut frame = vec![0u8; patch::frame_size()];
-    if read_process(tid, found[RSP], &mut frame) != frame.len() {
+    if read_process(tid, found[STACK_POINTER], &mut frame) != frame.len() {
         return Err(io::Error::from_raw_os_error(libc::EFAULT));
     }
     let (mut registers, mask) = patch::original_registers(&found, &frame, address);
-    registers[registers::ORIG_RAX] = registers::NO_CALL;
+    system_call::leave_out(&mut registers);
     registers::write(tid, &registers)?;
     ptrace::set_signal_mask(tid, mask)
 }

@@ -5,6 +5,8 @@
 //! registers back, ends the copy, has the target collect it, and ends. Should the guardian die as well, the kernel
 //! ends the copy (PTRACE_O_EXITKILL).
 
+use crate::arch::registers::GENERAL;
+use crate::arch::system_call;
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::folder::ProcessFolder;
@@ -13,7 +15,7 @@ use crate::process::injection::{self, Made};
 use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
 use crate::process::stop::Thread;
-use crate::process::tracer::{raise_priority, Failure, Registers, Tracer, GENERAL};
+use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
 use crate::stat;
 use crate::work::Watcher;
@@ -28,13 +30,10 @@ use std::time::{Duration, Instant};
 /// clone(2): of its own memory, and not even SIGCHLD when it ends. wait4(2) finds it by __WALL alone. The table of
 /// descriptors is the target's own: with a copy of it, what the target closes would stay open, a connection, a lock, an
 /// entry of epoll(7).
-const SYS_CLONE: u64 = 56;
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
 /// close_range(2), since Linux 5.9, of all descriptors in a table of its own. The kernel copies the first 64 into that all the
 /// same and closes them, for which a file system may take its time: the copy then keeps what is left. A target that runs another program leaves its old table to whoever shares it.
-const SYS_CLOSE_RANGE: u64 = 436;
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
-const SYS_WAIT4: u64 = 61;
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
 /// Beyond all errno: what stands in the way is one of REASONS.
@@ -124,9 +123,9 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
     if !NAMESPACES.iter().all(|(own, children)| is_one(&tracer.process, caller, own, children)) {
         return Err(OTHER_NAMESPACE);
     }
-    match injection::make_call(caller, instruction, SYS_CLONE, CLONE_ARGUMENTS) {
+    match injection::make_call(caller, instruction, libc::SYS_clone as u64, CLONE_ARGUMENTS) {
         Some(Made { answer, child: Some(child) }) if answer > 0 => {
-            injection::make_call_of_ours(child, instruction, SYS_CLOSE_RANGE, CLOSE_ARGUMENTS);
+            injection::make_call_of_ours(child, instruction, libc::SYS_close_range as u64, CLOSE_ARGUMENTS);
             let _ = std::fs::write(format!("/proc/{child}/oom_score_adj"), FIRST_TO_GO);
             Ok(Copy { pid: child, inner: answer })
         }
@@ -189,7 +188,7 @@ fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
 fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
     let arguments = [inner as u64, 0, (libc::WNOHANG | libc::__WALL) as u32 as u64, 0, 0, 0];
     let caller = injection::find_caller(tracer)?;
-    injection::make_call(caller, injection::find_instruction(tracer.pid)?, SYS_WAIT4, arguments)
+    injection::make_call(caller, injection::find_instruction(tracer.pid)?, libc::SYS_wait4 as u64, arguments)
 }
 
 /// The file of the program that a process runs, by its device and number: exec(2) changes it.
@@ -438,8 +437,8 @@ fn refusal(code: u64) -> Error {
 impl Frozen {
     /// Stops a process and copies it. It stands until `let_go`, for `limit` at most. After an error the target runs as before.
     pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Frozen> {
-        if cfg!(not(target_arch = "x86_64")) {
-            return Err(Error::Failed("copies are made on x86-64 only"));
+        if !system_call::IS_SUPPORTED {
+            return Err(Error::Failed("no copy of a process can be made on this machine"));
         }
         let mut line = start_guardian(process, limit)?;
         let code = line.words(watcher, 1)?[0];

@@ -2,9 +2,11 @@
 //!
 //! Nothing is written to the target's memory: the instruction is one of the vDSO's, all registers are put back, and the
 //! kernel restarts what was interrupted. Exactly the stops that such a call makes are accepted; at any other the thread
-//! gets its registers back at once, unless it runs another program by then. x86-64 alone.
+//! gets its registers back at once, unless it runs another program by then.
+#![forbid(unsafe_code)]
 
-use crate::arch::registers::{self, CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
+use crate::arch::registers;
+use crate::arch::system_call::{self, INSTRUCTION};
 use crate::bytes::u64_at;
 use crate::memory::space::read_process;
 use crate::process::ptrace::{self, Waited};
@@ -13,8 +15,6 @@ use crate::stat;
 use crate::tables::read_table;
 use std::time::{Duration, Instant};
 
-const LONG_MODE: u64 = 0x33;
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
 /// How long a thread may take to its next stop before it is interrupted, and after that if it sleeps: its code may be
@@ -43,9 +43,9 @@ pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     }
     // Looked at one by one up to the first that will do: the target stands still meanwhile.
     let standing = || tracer.threads.iter().filter(|(_, t)| t.stopped && t.group_stop == 0).map(|(tid, _)| *tid);
-    let registers = |tid| registers::read(tid).ok().filter(|registers| registers[CS] == LONG_MODE);
+    let registers = |tid| registers::read(tid).ok().filter(|found| system_call::can_be_made(found));
     let is_free = |tid| !is_filtered(tracer.pid, tid) && !ptrace::is_dispatched(tid);
-    let asleep = |tid: &i32| registers(*tid).is_some_and(|found| found[ORIG_RAX] as i64 >= 0) && is_free(*tid);
+    let asleep = |tid: &i32| registers(*tid).is_some_and(|found| system_call::is_inside(&found)) && is_free(*tid);
     let outside = |tid: &i32| registers(*tid).is_some() && is_outside_rseq(tracer.pid, *tid) && is_free(*tid);
     standing().find(asleep).or_else(|| standing().find(outside))
 }
@@ -65,7 +65,7 @@ fn is_outside_rseq(pid: i32, tid: i32) -> bool {
     }
 }
 
-/// The address of a `syscall` instruction in the vDSO that the process has now; it may have exec'ed since last time.
+/// The address of an instruction in the vDSO that makes a system call, that the process has now; it may have exec'ed since last time.
 pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     let maps = read_table(format!("/proc/{pid}/maps").as_ref(), u64::MAX).ok()?;
     // A path may hold any bytes.
@@ -73,7 +73,7 @@ pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     let bytes = read_memory(pid, start, (end.checked_sub(start)? as usize).min(VDSO_LIMIT))?;
-    bytes.windows(2).position(|pair| pair == SYSCALL).map(|place| start + place as u64)
+    bytes.windows(INSTRUCTION.len()).position(|code| code == INSTRUCTION).map(|place| start + place as u64)
 }
 
 /// The range of a line of maps, if it is the kernel's own mapping: a file may have the same name, and has an inode.
@@ -116,10 +116,7 @@ fn call_under(
     let saved = registers::read(tid).ok()?;
     let mask = ptrace::signal_mask(tid).ok()?;
     let mut registers = saved.clone();
-    (registers[RAX], registers[ORIG_RAX], registers[RIP]) = (number, NO_CALL, instruction);
-    for (index, argument) in [RDI, RSI, RDX, R10, R8, R9].into_iter().zip(arguments) {
-        registers[index] = argument;
-    }
+    system_call::prepare(&mut registers, instruction, number, arguments);
     ptrace::set_options(tid, OPTIONS | options).ok()?;
     let ready = ptrace::set_signal_mask(tid, !0)
         .and_then(|()| registers::write(tid, &registers))
@@ -163,7 +160,7 @@ impl Injection {
         for _ in 0..MAX_STOPS {
             match self.wait()? {
                 (SYSCALL_STOP, 0) if entered => {
-                    self.answer = Some(registers::read(self.tid).ok()?[RAX] as i64);
+                    self.answer = Some(system_call::answer(&registers::read(self.tid).ok()?));
                     return Some(());
                 }
                 (SYSCALL_STOP, 0) => entered = true,
@@ -195,7 +192,7 @@ impl Injection {
         }
         if self.answer.is_none() {
             let mut registers = registers::read(self.tid).ok()?;
-            registers[ORIG_RAX] = NO_CALL;
+            system_call::leave_out(&mut registers);
             registers::write(self.tid, &registers).ok()?;
         }
         for _ in 0..MAX_STOPS {

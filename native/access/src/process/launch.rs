@@ -6,6 +6,7 @@
 //! on when we end, however that is. It is forked by a thread of ours, and glibc keeps malloc usable in a child.
 
 use crate::arch::registers;
+use crate::arch::system_call::{self, AUDIT_ARCHITECTURE, NUMBERS_OF_OTHERS};
 use crate::error::Result;
 use crate::process::descriptor::close_others;
 use crate::process::guard::{wait, wait_aside};
@@ -30,9 +31,6 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACESECCOMP
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_EXITKILL;
-/// `AUDIT_ARCH_X86_64`, and the bit that x32's numbers have.
-const ARCHITECTURE: u32 = 0xc000_003e;
-const X32: u32 = 0x4000_0000;
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const NOT_STARTED: i32 = 127;
@@ -330,7 +328,7 @@ impl Keeper {
 
     fn tell_call(&mut self, tid: i32) {
         let Ok(found) = registers::read(tid) else { return };
-        let number = found[registers::ORIG_RAX];
+        let number = system_call::number(&found);
         let place = self.start.numbers.iter().position(|known| u64::from(*known) == number);
         if place.is_some() {
             let pid = *self.threads.entry(tid).or_insert_with(|| process_of(tid));
@@ -369,9 +367,9 @@ fn filter(numbers: &[u32]) -> Vec<libc::sock_filter> {
     let count = numbers.len() as u8;
     let mut program = vec![
         step(LOAD, 0, 0, ARCHITECTURE_AT),
-        step(EQUAL, 0, count + 2, ARCHITECTURE),
+        step(EQUAL, 0, count + 2, AUDIT_ARCHITECTURE),
         step(LOAD, 0, 0, NUMBER_AT),
-        step(AT_LEAST, count, 0, X32),
+        step(AT_LEAST, count, 0, NUMBERS_OF_OTHERS),
     ];
     program.extend((0..count).zip(numbers).map(|(index, number)| step(EQUAL, count - index, 0, *number)));
     program.push(step(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW));

@@ -1,5 +1,6 @@
 //! Whether processes have one address space. Nothing that /proc says of them proves it: what a fork copies is equal to the
 //! byte, too.
+#![forbid(unsafe_code)]
 
 use crate::patient::ask_hastily;
 use crate::process::living::living_thread;

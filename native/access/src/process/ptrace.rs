@@ -15,12 +15,8 @@ pub(crate) type Request = libc::c_int;
 pub(crate) const EVENT_STOP: i32 = 128;
 /// The same where it has made a process of its own.
 pub(crate) const EVENT_CLONE: i32 = 3;
-/// Kinds of register sets (`elf.h`).
+/// The general registers, of the kinds of register sets (`elf.h`).
 pub(crate) const NT_PRSTATUS: usize = 1;
-pub(crate) const NT_X86_XSTATE: usize = 0x202;
-pub(crate) const NT_X86_SHSTK: usize = 0x204;
-#[cfg(target_arch = "aarch64")]
-pub(crate) const NT_ARM_TLS: usize = 0x401;
 const GETSIGMASK: Request = 0x420a;
 const SETSIGMASK: Request = 0x420b;
 

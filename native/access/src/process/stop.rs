@@ -2,11 +2,13 @@
 //!
 //! Every request of ptrace has to come from the thread that seized the target. That thread also keeps the time: it lets
 //! the target go when it was told to, whatever the rest of this process is doing then.
+#![forbid(unsafe_code)]
 
+use crate::arch::call;
 use crate::error::{Error, Result};
 use crate::folder::ProcessFolder;
 use crate::memory::gate::Gate;
-use crate::process::call::{self, Answer, Look, Plan, Style};
+use crate::process::call::{Answer, Look, Plan, Style};
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};
 use crate::signals::SignalsHeld;
 use crate::work::{take, Watcher};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub(crate) const WAKE: Duration = Duration::from_millis(20);
 
 /// A thread that was seen: the process that it belongs to, at which place (None: it runs another program from now on), and
-/// its registers when it came there (`struct user_regs_struct`).
+/// its registers when it came there, as the kernel lays them out.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub pid: i32,

@@ -8,12 +8,9 @@
 //! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
 //! - Some system calls end with EINTR after a stop (signal(7)): these are told to start again.
 
-#[cfg(target_arch = "x86_64")]
-use crate::arch::limits;
-#[cfg(target_arch = "x86_64")]
-use crate::arch::registers::{self, FS_BASE, ORIG_RAX, RAX, RIP, RSP};
-#[cfg(target_arch = "aarch64")]
-use crate::bytes::u64_at;
+use crate::arch::registers::{self, GENERAL, PROGRAM_COUNTER, STACK_POINTER};
+use crate::arch::restarting::restart_interrupted;
+use crate::arch::system_call::is_exec;
 use crate::folder::ProcessFolder;
 use crate::process::ptrace::{self, Waited};
 use crate::signals::Alarm;
@@ -23,11 +20,6 @@ use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) const GENERAL: usize = 15;
-#[cfg(target_arch = "aarch64")]
-pub(crate) const GENERAL: usize = 31;
-
 /// How long threads that run may take to stop: on a loaded machine each has to get a processor first.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long one in state D may hold up the others, and how often that is tried.
@@ -36,9 +28,6 @@ const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(200);
 const SEIZE_ATTEMPTS: usize = 5;
-/// execve and execveat by their numbers for programs of 64 bit, of 32 bit and of x32; its bit.
-const EXECS: [i64; 6] = [59, 322, 11, 358, 520, 545];
-const X32: i64 = 0x4000_0000;
 
 /// Registers of one stopped thread: the thread pointer, the stack pointer, the program counter, the general ones.
 #[derive(Clone, Copy, Default)]
@@ -254,7 +243,7 @@ impl Tracer {
         self.running().iter().any(|tid| {
             let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
             let number = line.split_whitespace().next().and_then(|word| word.parse::<i64>().ok());
-            number.is_none_or(|number| number < 0 || EXECS.contains(&(number & !X32)))
+            number.is_none_or(|number| number < 0 || is_exec(number))
         })
     }
 
@@ -367,56 +356,14 @@ impl Tracer {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 fn registers(tid: i32) -> Option<Registers> {
     let words = registers::read(tid).ok()?;
     Some(Registers {
-        program_counter: words[RIP],
-        stack_pointer: words[RSP],
-        thread_pointer: words[FS_BASE],
+        program_counter: words[PROGRAM_COUNTER],
+        stack_pointer: words[STACK_POINTER],
+        thread_pointer: registers::thread_pointer(tid, &words),
         general: std::array::from_fn(|index| words[index]),
     })
-}
-
-/// `struct user_pt_regs`: sp is word 31, pc 32; tpidr_el0 is in NT_ARM_TLS.
-#[cfg(target_arch = "aarch64")]
-fn registers(tid: i32) -> Option<Registers> {
-    let bytes = ptrace::register_set(tid, ptrace::NT_PRSTATUS, 34 * 8).ok()?;
-    let tls = ptrace::register_set(tid, ptrace::NT_ARM_TLS, 8).ok()?;
-    Some(Registers {
-        program_counter: u64_at(&bytes, 8 * 32),
-        stack_pointer: u64_at(&bytes, 8 * 31),
-        thread_pointer: u64_at(&tls, 0),
-        general: std::array::from_fn(|index| u64_at(&bytes, 8 * index)),
-    })
-}
-
-/// The system calls that the kernel ends with EINTR for a stop although it could start them again, by their numbers:
-/// read, write, readv, writev and their kin, sendfile, splice (sockets with a time limit), connect, accept, send and receive,
-/// semop, sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not among them: its descriptor is gone by then.
-#[cfg(target_arch = "x86_64")]
-const STARTED_AGAIN: [u64; 30] = [
-    0, 1, 17, 18, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 285, 288, 295, 296, 299, 307,
-    327, 328, 426, 441,
-];
-
-/// Turns an EINTR that only this stop has caused into "start again, unless a handler runs" (ERESTARTNOHAND).
-///
-/// A thread that stands in user code has a negative `orig_rax`, and one whose handler is about to run has rax 0: so
-/// -EINTR beside the number of a system call is not yet the program's. The time limit of epoll_wait goes on, others start
-/// again.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn restart_interrupted(tid: i32) -> bool {
-    const ERESTARTNOHAND: i64 = 514;
-    let Ok(mut registers) = registers::read(tid) else { return false };
-    let is_ended = registers[RAX] as i64 == -i64::from(libc::EINTR);
-    if !is_ended || !STARTED_AGAIN.contains(&registers[ORIG_RAX]) {
-        return false;
-    }
-    if !limits::go_on(&mut registers, limits::now()) {
-        registers[RAX] = -ERESTARTNOHAND as u64;
-    }
-    registers::write(tid, &registers).is_ok()
 }
 
 /// The same for a thread that has met a signal: one that the process ignores wakes a thread that is traced, and only such a
@@ -425,10 +372,4 @@ pub(crate) fn restart_unhandled(tid: i32, signal: i32) {
     if ![libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
         restart_interrupted(tid);
     }
-}
-
-/// Elsewhere the kernel has settled that before the thread stands.
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn restart_interrupted(_tid: i32) -> bool {
-    false
 }

@@ -1,9 +1,10 @@
-//! The stacks of threads of an x86-64 process that stand still, by the tables in `.eh_frame` that its code brings.
+//! The stacks of threads of a process that stand still, by the tables in `.eh_frame` that its code brings.
 //!
-//! All 16 registers are followed, and frames of signal handlers. A stack that cannot be followed to its end says why:
+//! All registers are followed, and frames of signal handlers. A stack that cannot be followed to its end says why:
 //! what is further out is then unknown, and nothing is guessed.
 #![forbid(unsafe_code)]
 
+use crate::arch::frame::{KEPT, REFUSAL, REGISTERS, RETURN_ADDRESS, STACK_POINTER};
 use crate::bytes::{u64_at, word_at};
 use crate::error::{Cancelled, Missing, Result as Answer};
 use crate::memory::space::Space;
@@ -15,14 +16,6 @@ use gimli::{
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// rax to r15, and rip.
-pub const REGISTERS: usize = 17;
-/// The stack pointer among them.
-pub const RSP: usize = 7;
-/// The return address.
-const RA: u16 = 16;
-/// The registers that a function must give back as they were: rbx, rbp and r12 to r15.
-const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 const MAX_FRAMES: usize = 20_000;
 const MAX_STEPS: u32 = 1000;
 /// Bytes of the entries of tables that the frames of a thread may take, one after the other: compilers write tens of bytes for
@@ -121,7 +114,7 @@ pub struct Unwound {
 }
 
 /// The stacks of several threads. `room`: the bytes that all tables may take; `threads`: their registers as DWARF numbers
-/// them, rip last.
+/// them.
 pub fn unwind_stacks(
     watcher: &dyn Watcher,
     space: &Space,
@@ -172,11 +165,15 @@ impl Unwinder {
         let mut effort = Effort { watcher, taken: 0 };
         let memory = Seen { stack, pages: RefCell::default() };
         let mut found = Unwound::default();
+        if let Some(reason) = REFUSAL {
+            found.cut = reason.to_string();
+            return Ok(found);
+        }
         let mut context = UnwindContext::new();
         let mut frame = Frame { values, exact: true, after_signal: false };
         while found.counters.len() < MAX_FRAMES {
-            found.counters.push(frame.values[RA as usize]);
-            found.pointers.push(frame.values[RSP]);
+            found.counters.push(frame.values[RETURN_ADDRESS]);
+            found.pointers.push(frame.values[STACK_POINTER]);
             found.starts.push(0);
             match self.step(tables, &memory, &frame, &mut context, &mut effort, &mut found) {
                 Ok(Step::Outermost) => return Ok(found),
@@ -201,7 +198,7 @@ impl Unwinder {
         effort: &mut Effort,
         found: &mut Unwound,
     ) -> Result<Step, Stop> {
-        let counter = frame.values[RA as usize];
+        let counter = frame.values[RETURN_ADDRESS];
         let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
         let Some(index) = self.module_at(place) else {
             found.unknown = Some(counter);
@@ -361,23 +358,23 @@ fn by_entry(
         CfaRule::Expression(expression) => machine.evaluate(expression, None)?,
     };
     // A stack grows downwards; only from a handler it may lead to another stack.
-    if cfa <= frame.values[RSP] && !signal && !frame.after_signal {
+    if cfa <= frame.values[STACK_POINTER] && !signal && !frame.after_signal {
         return Err(gimli::Error::CfiInstructionInInvalidContext);
     }
     let mut values = frame.values;
-    values[RSP] = cfa;
+    values[STACK_POINTER] = cfa;
     let saved = KEPT.map(|number| match row.register(Register(number)) {
         RegisterRule::Offset(offset) => Some((number.into(), cfa.wrapping_add_signed(offset))),
         _ => None,
     });
-    for number in 0..=RA {
+    for number in 0..REGISTERS as u16 {
         match machine.restored(&row.register(Register(number)), number, cfa)? {
             Some(value) => values[number as usize] = value,
-            None if number == RA => return Ok((Step::Outermost, saved)),
+            None if usize::from(number) == RETURN_ADDRESS => return Ok((Step::Outermost, saved)),
             None => {}
         }
     }
-    if values[RA as usize] == 0 {
+    if values[RETURN_ADDRESS] == 0 {
         return Ok((Step::Outermost, saved));
     }
     Ok((Step::On(Frame { values, exact: signal, after_signal: signal }), saved))

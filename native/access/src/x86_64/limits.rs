@@ -2,8 +2,10 @@
 //!
 //! Nobody tells how long a wait had taken when it was met for the first time. From then on its end stands in the half of
 //! the register that the kernel does not look at: whoever stops the thread next finds it there, another process too.
+#![forbid(unsafe_code)]
 
 use crate::arch::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
+use crate::memory::own::monotonic_time;
 
 /// epoll_wait and epoll_pwait: their limit is an `int` of milliseconds in r10, and there is none if it is negative.
 const EPOLL: [u64; 2] = [232, 281];
@@ -14,17 +16,14 @@ const ENDS: u64 = 1 << END_BITS;
 /// Longer limits start again from the beginning.
 const LONGEST: u64 = ENDS / 4;
 
-/// CLOCK_MONOTONIC, which all processes share, in milliseconds.
-pub(crate) fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills in the structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+/// In milliseconds.
+pub(super) fn now() -> u64 {
+    monotonic_time().as_millis() as u64
 }
 
 /// Puts into the registers of a wait that is about to start again what is left of its limit. True if nothing is left: then
 /// they are those of a wait that has ended by itself.
-pub(crate) fn go_on(registers: &mut [u64], now: u64) -> bool {
+pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     let limit = registers[R10] as i32;
     if !EPOLL.contains(&registers[ORIG_RAX]) || limit <= 0 || limit as u64 > LONGEST {
         return false;

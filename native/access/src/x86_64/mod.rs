@@ -1,5 +1,11 @@
 //! What is of x86-64: its registers, its code, its system calls.
 
-pub(crate) mod limits;
+pub(crate) mod cache;
+pub(crate) mod call;
+pub(crate) mod decoding;
+pub(crate) mod frame;
+mod limits;
 pub(crate) mod registers;
+pub(crate) mod restarting;
 pub(crate) mod stub;
+pub(crate) mod system_call;

@@ -1,33 +1,40 @@
 //! `struct user_regs_struct` of x86-64: a thread's registers as words, by their place in it.
+#![forbid(unsafe_code)]
 
 use crate::bytes::words;
 use crate::process::ptrace;
 use std::io::Error;
 
-pub(crate) const R11: usize = 6;
-pub(crate) const R10: usize = 7;
-pub(crate) const R9: usize = 8;
-pub(crate) const R8: usize = 9;
-pub(crate) const RAX: usize = 10;
-pub(crate) const RCX: usize = 11;
-pub(crate) const RDX: usize = 12;
-pub(crate) const RSI: usize = 13;
-pub(crate) const RDI: usize = 14;
-pub(crate) const ORIG_RAX: usize = 15;
-pub(crate) const RIP: usize = 16;
-pub(crate) const CS: usize = 17;
-pub(crate) const EFLAGS: usize = 18;
-pub(crate) const RSP: usize = 19;
-pub(crate) const SS: usize = 20;
-pub(crate) const FS_BASE: usize = 21;
+pub(super) const R11: usize = 6;
+pub(super) const R10: usize = 7;
+pub(super) const R9: usize = 8;
+pub(super) const R8: usize = 9;
+pub(super) const RAX: usize = 10;
+pub(super) const RCX: usize = 11;
+pub(super) const RDX: usize = 12;
+pub(super) const RSI: usize = 13;
+pub(super) const RDI: usize = 14;
+pub(super) const ORIG_RAX: usize = 15;
+pub(super) const RIP: usize = 16;
+pub(super) const CS: usize = 17;
+pub(super) const EFLAGS: usize = 18;
+pub(super) const RSP: usize = 19;
+pub(super) const SS: usize = 20;
+pub(super) const FS_BASE: usize = 21;
+/// How many words they are, of which the first are general.
 pub(crate) const COUNT: usize = 27;
+pub(crate) const GENERAL: usize = 15;
+pub(crate) const PROGRAM_COUNTER: usize = RIP;
+pub(crate) const STACK_POINTER: usize = RSP;
+/// Those in which a caller's value survives a function: rbx, rbp, r12 to r15.
+pub const PRESERVED: [usize; 6] = [5, 4, 3, 2, 1, 0];
 /// The registers that perf_event_open(2) is asked for, as its numbers (asm/perf_regs.h), and where each is here: ax, bx, cx,
 /// dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15. It has no bases of segments.
 pub(crate) const PERF_MASK: u64 = 0x00ff_0fff;
 const PERF_PLACES: [usize; 20] =
     [RAX, 5, RCX, RDX, RSI, RDI, 4, RSP, RIP, EFLAGS, CS, SS, R8, R9, R10, R11, 3, 2, 1, 0];
 /// In `orig_rax`: the thread is in no system call, or leaves out the one that it is about to make.
-pub(crate) const NO_CALL: u64 = u64::MAX;
+pub(super) const NO_CALL: u64 = u64::MAX;
 
 /// Those of a thread that stands still. An error (ENODATA) where it runs other code than 64-bit.
 pub(crate) fn read(tid: i32) -> Result<Vec<u64>, Error> {
@@ -51,4 +58,9 @@ pub(crate) fn of_perf(given: &[u64], number: u64) -> Option<Vec<u64>> {
         found[place] = *value;
     }
     (given.len() == PERF_PLACES.len()).then_some(found)
+}
+
+/// What the thread's own variables are found by.
+pub(crate) fn thread_pointer(_: i32, registers: &[u64]) -> u64 {
+    registers[FS_BASE]
 }

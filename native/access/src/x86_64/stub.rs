@@ -1,15 +1,18 @@
 //! What is written into the target: the jump, and the instructions that it leads to.
+#![forbid(unsafe_code)]
 
 use crate::arch::registers::{EFLAGS, R10, R11, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::patch::header::{write_header, HEADER};
+use crate::process::patch::planned::{Condition, Function, Operand, Patch, Test, Wish};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };
 
-/// `jmp rel32`.
+/// `jmp rel32`, and how far it leads, with some to spare.
 const JUMP_SIZE: usize = 5;
+pub(crate) const REACH: u64 = 0x7fff_0000;
 const NOP: u8 = 0x90;
 /// A landing pad for indirect calls, which stays where it is.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
@@ -18,64 +21,6 @@ const RED_ZONE: u8 = 128;
 /// On the stack where a thread stops: the mask for meanwhile, its own one, and the registers below in this order.
 const MASKS: usize = 2;
 const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
-
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
-    /// The first or second argument.
-    First,
-    Second,
-    /// The product of the first two, as calloc's.
-    Product,
-    /// The size word of the chunk that the first argument points into, without its flags; never equal for null.
-    ChunkSize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Test {
-    Equal,
-    AtLeast,
-    AtMost,
-}
-
-/// All of a stub's conditions have to hold for the thread to stop.
-#[derive(Clone, Copy, Debug)]
-pub struct Condition {
-    pub operand: Operand,
-    pub test: Test,
-    pub value: u64,
-}
-
-/// One place: `original` at `address` becomes `replacement`, and `stub` comes to `stub_at`. A thread that tells of itself
-/// stops with its program counter at `trap`, and is as it is at `seen_at` without the patch.
-#[derive(Clone, Debug)]
-pub struct Patch {
-    pub address: u64,
-    pub original: Vec<u8>,
-    pub replacement: Vec<u8>,
-    pub stub_at: u64,
-    pub stub: Vec<u8>,
-    pub trap: u64,
-    pub seen_at: u64,
-}
-
-/// A function's bytes, which lie from `start` on.
-#[derive(Clone, Copy)]
-pub(crate) struct Function<'a> {
-    pub(crate) code: &'a [u8],
-    pub(crate) start: u64,
-}
-
-/// How a patch is to be.
-pub(crate) struct Wish<'a> {
-    /// Where threads are seen.
-    pub(crate) address: u64,
-    /// Where the instructions begin that are replaced: there, or before it: then they are carried out first.
-    pub(crate) from: u64,
-    pub(crate) stub_at: u64,
-    pub(crate) signal: u32,
-    pub(crate) conditions: &'a [Condition],
-}
 
 /// Plans a patch. An error says why that cannot be.
 pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {

@@ -3,15 +3,15 @@
 //! A stub is never taken out again, because a thread may stand in it for as long as it likes; only the jump to it is. So
 //! each has a header that tells a later run what it is: one for the same place and of the same shape is written over, which
 //! changes no more than the numbers that are compared.
+#![forbid(unsafe_code)]
 
-use crate::arch::stub::{plan, replacement, Condition, Function, Patch, Wish};
+use crate::arch::stub::{plan, replacement, REACH};
 use crate::bytes::u64_at;
 use crate::error::{Error, Result};
 use crate::process::patch::header::{ADDRESS_AT, HEADER, MAGIC, ORIGINAL_AT, ORIGINAL_SIZE_AT, SIZE_AT};
+use crate::process::patch::planned::{Condition, Function, Patch, Wish};
 
 const ALIGNMENT: usize = 16;
-/// How far a jump leads, with some to spare.
-const REACH: u64 = 0x7fff_0000;
 
 /// Unused executable bytes of the target, and what they hold now: those behind the code of an object that begins at `text`.
 /// `stays`: the program never unloads that object.

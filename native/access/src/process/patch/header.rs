@@ -1,4 +1,5 @@
 //! What stands before each stub: whose it is, the place that it took, its size, and what was there.
+#![forbid(unsafe_code)]
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gdbheap\x01");
 pub(crate) const ADDRESS_AT: usize = 8;

@@ -1,6 +1,7 @@
 //! Writing a program's code, word by word and only while none of its threads run.
+#![forbid(unsafe_code)]
 
-use crate::arch::stub::Patch;
+use crate::process::patch::planned::Patch;
 use crate::process::program_memory::ProgramMemory;
 use std::io::Error;
 

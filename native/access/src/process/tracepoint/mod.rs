@@ -7,6 +7,7 @@ mod events;
 mod record;
 mod tracefs;
 
+use crate::memory::own::monotonic_time;
 use crate::process::telling::{Finish, Hit, Teller, Trace, WAKE};
 use crate::process::tracer::{raise_priority, Failure};
 use crate::stat::has_ended;
@@ -208,10 +209,7 @@ impl View {
     }
 }
 
-/// CLOCK_MONOTONIC, as the records have it.
+/// As the records have it.
 fn now() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills in what is this function's.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    monotonic_time().as_nanos() as u64
 }

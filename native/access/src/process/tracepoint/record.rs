@@ -1,4 +1,5 @@
 //! What the kernel writes into a ring, as far as it is of use here.
+#![forbid(unsafe_code)]
 
 use crate::arch::registers;
 use crate::bytes::word_at;
