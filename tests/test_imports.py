@@ -312,6 +312,14 @@ def test_crates_point_left() -> None:
         assert [one for one in others if re.search(rf"\bgdbheap[-_]{one}\b", text)] == [], crate
 
 
+def test_the_crates_are_on_the_page() -> None:
+    """docs/architecture.md has them, with what each stands on."""
+    page = rooms.PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z`/, ]+) \|[^|]*\|([^|]*)\|[^|]*\|$", page, re.MULTILINE)
+    said = {crate: set(re.findall(r"\w+", on)) for names, on in rows for crate in re.findall(r"(\w+)/", names)}
+    assert said == STANDS_ON
+
+
 @pytest.mark.parametrize("crate", PARTS)
 def test_only_the_binding_knows_pyo3(crate: str) -> None:
     """Neither a source of these crates nor their manifests name it."""

@@ -13,6 +13,9 @@
 // What only x86-64 has a use for.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
+#[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+compile_error!("access has no folder for this processor: see how to add a machine in CONTRIBUTING.md");
+
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64/mod.rs"]
 #[allow(unsafe_code)]

@@ -13,8 +13,8 @@ pub(crate) const PROGRAM_COUNTER: usize = 32;
 /// What returns and takes the number of a system call.
 pub(super) const X0: usize = 0;
 pub(super) const X8: usize = 8;
-/// Those in which a caller's value survives a function: x19 to x24, of x19 to x28.
-pub const PRESERVED: [usize; 6] = [19, 20, 21, 22, 23, 24];
+/// Those in which a caller's value survives a function: x19 to x28.
+pub const PRESERVED: &[usize] = &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28];
 /// The registers that perf_event_open(2) is asked for, as its numbers (asm/perf_regs.h): all but pstate, in the same order.
 pub(crate) const PERF_MASK: u64 = (1 << PERF_COUNT) - 1;
 const PERF_COUNT: usize = 33;

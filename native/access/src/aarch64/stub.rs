@@ -4,8 +4,8 @@
 use crate::error::{Error, Result};
 use crate::process::patch::planned::{Function, Patch, Wish};
 
-/// Nothing is near enough.
-pub(crate) const REACH: u64 = 0;
+/// How far `b` leads, with some to spare.
+pub(crate) const REACH: u64 = 0x7ff_0000;
 
 /// Refused.
 pub(crate) fn plan(_: Function, wish: &Wish) -> Result<Patch> {

@@ -56,11 +56,6 @@ struct Frame {
     after_signal: bool,
 }
 
-enum Step {
-    On(Frame),
-    Outermost,
-}
-
 /// Why a walk ends early.
 enum Stop {
     Cancelled,
@@ -176,8 +171,8 @@ impl Unwinder {
             found.pointers.push(frame.values[STACK_POINTER]);
             found.starts.push(0);
             match self.step(tables, &memory, &frame, &mut context, &mut effort, &mut found) {
-                Ok(Step::Outermost) => return Ok(found),
-                Ok(Step::On(next)) => frame = next,
+                Ok(None) => return Ok(found),
+                Ok(Some(next)) => frame = next,
                 Err(Stop::Cancelled) => return Err(Cancelled.into()),
                 Err(Stop::Cut(reason)) => {
                     found.cut = reason;
@@ -189,6 +184,7 @@ impl Unwinder {
         Ok(found)
     }
 
+    /// The calling frame; None for the outermost one.
     fn step(
         &mut self,
         tables: &Space,
@@ -197,7 +193,7 @@ impl Unwinder {
         context: &mut UnwindContext<usize>,
         effort: &mut Effort,
         found: &mut Unwound,
-    ) -> Result<Step, Stop> {
+    ) -> Result<Option<Frame>, Stop> {
         let counter = frame.values[RETURN_ADDRESS];
         let place = if frame.exact { counter } else { counter.wrapping_sub(1) };
         let Some(index) = self.module_at(place) else {
@@ -341,13 +337,14 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// The calling frame, None for the outermost one, and where registers are saved.
 fn by_entry(
     memory: &Seen,
     found: &Entry,
     frame: &Frame,
     place: u64,
     context: &mut UnwindContext<usize>,
-) -> Result<(Step, Saved), gimli::Error> {
+) -> Result<(Option<Frame>, Saved), gimli::Error> {
     let Entry { entry, section, bases } = found;
     let encoding = entry.cie().encoding();
     let signal = entry.cie().is_signal_trampoline();
@@ -370,14 +367,14 @@ fn by_entry(
     for number in 0..REGISTERS as u16 {
         match machine.restored(&row.register(Register(number)), number, cfa)? {
             Some(value) => values[number as usize] = value,
-            None if usize::from(number) == RETURN_ADDRESS => return Ok((Step::Outermost, saved)),
+            None if usize::from(number) == RETURN_ADDRESS => return Ok((None, saved)),
             None => {}
         }
     }
     if values[RETURN_ADDRESS] == 0 {
-        return Ok((Step::Outermost, saved));
+        return Ok((None, saved));
     }
-    Ok((Step::On(Frame { values, exact: signal, after_signal: signal }), saved))
+    Ok((Some(Frame { values, exact: signal, after_signal: signal }), saved))
 }
 
 /// What rules and expressions look at: the registers of one frame, and memory.

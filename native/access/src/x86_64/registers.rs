@@ -27,7 +27,7 @@ pub(crate) const GENERAL: usize = 15;
 pub(crate) const PROGRAM_COUNTER: usize = RIP;
 pub(crate) const STACK_POINTER: usize = RSP;
 /// Those in which a caller's value survives a function: rbx, rbp, r12 to r15.
-pub const PRESERVED: [usize; 6] = [5, 4, 3, 2, 1, 0];
+pub const PRESERVED: &[usize] = &[5, 4, 3, 2, 1, 0];
 /// The registers that perf_event_open(2) is asked for, as its numbers (asm/perf_regs.h), and where each is here: ax, bx, cx,
 /// dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15. It has no bases of segments.
 pub(crate) const PERF_MASK: u64 = 0x00ff_0fff;
