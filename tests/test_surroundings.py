@@ -110,15 +110,21 @@ def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
 
 
 POOL = """
-import os, sqlite3, sys
+import os, sqlite3, sys, threading
 class Wrapper: pass
 pool = {}
-for number in range(COUNT):
-    pool[number] = one = Wrapper()
-    one.link = sqlite3.connect(":memory:")
+def fill(number):
+    one = Wrapper()
+    one.link = sqlite3.connect(":memory:", check_same_thread=False)
     one.link.execute("create table t(a integer primary key, b blob)")
-    one.link.executemany("insert into t(b) values(?)", ((os.urandom(900),) for _ in range(3000)))
+    one.link.executemany("insert into t(b) values(?)", ((os.urandom(900),) for _ in range(6000)))
     one.link.commit()
+    pool[number] = one
+    filled.release()
+    threading.Event().wait()
+filled = threading.Semaphore(0)
+for number in range(COUNT): threading.Thread(target=fill, args=(number,), daemon=True).start()
+for number in range(COUNT): filled.acquire()
 print(flush=True); sys.stdin.readline()
 """
 OF_CLASS = """
