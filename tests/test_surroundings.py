@@ -43,7 +43,7 @@ print(flush=True); sys.stdin.readline()
 """
 METRICS = """
 import prometheus_client, sys
-seen = prometheus_client.Counter("seen", "seen", ["method", "route", "status"])
+seen = prometheus_client.Counter("seen", "seen", ["method", "resource", "status"])
 for number in range(COUNT): seen.labels("GET", f"/items/{number}/x", str(number % 3)).inc()
 print(flush=True); sys.stdin.readline()
 """
@@ -61,6 +61,8 @@ def test_databases(release: str, place: str, rng: random.Random, tmp_path: Path)
     script = OPENS.replace("ROWS", str(rows)).replace("*PLACE", repr(name)).replace("STAYS", str(stays))
     with running([python, "-c", script], tmp_path) as target:
         answer, page = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
+        hidden = gdbheap(str(target.pid), "--no-text").stdout
+    assert str(tmp_path) not in hidden
     row = answer["holders"][0]
     traits = [(one["kind"], one["name"], one["count"], one["example"]) for one in row["traits"]]
     assert traits == [("database", name, 1, place)] + [("opened by ended threads", "", 1, None)] * (not stays)
@@ -93,6 +95,8 @@ def test_records_that_a_handler_keeps(kind: str, without: str, rng: random.Rando
         [interpreter_of_release("3.11").executable, "-c", script.replace("WITHOUT", without)], tmp_path
     ) as one:
         page = " ".join(gdbheap(str(one.pid)).stdout.split())
+        hidden = gdbheap(str(one.pid), "--no-text").stdout
+    assert name not in hidden and f"in a {kind.rpartition('.')[2]}" in hidden
     assert f" in a {kind.rpartition('.')[2]} of logger {name}" in page and ".handlers[0].buffer" in page
     assert "emove the handler" in page and "LoggerAdapter" not in page
 
@@ -104,9 +108,11 @@ def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path) as target:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
         hidden = " ".join(gdbheap(str(target.pid), "--no-text").stdout.split())
-    told = f"label route has {count:,} values, such as "
+    told = f"label resource has {count:,} values, such as "
     assert f"{told}'/items/0/x'" in page and "se labels with few values" in page
-    assert f"{told}<str of 10>" in hidden and "/items/" not in hidden
+    assert (
+        f"has {count:,} values, such as <str of 10>" in hidden and "/items/" not in hidden and "resource" not in hidden
+    )
 
 
 POOL = """

@@ -32,7 +32,7 @@ def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
     numbers = [_number(paths, row) for row in rows]
     found = [_around(paths, number) for number in numbers]
     for place, connections in enumerate(_connections(heap, paths, rows, numbers)):
-        found[place] += _of_connections(connections)
+        found[place] += _of_connections(connections, heap.disclosure.contents)
     return [replace(row, traits=traits) for row, traits in zip(rows, found)]
 
 
@@ -84,11 +84,12 @@ def _connections(
     return found
 
 
-def _of_connections(connections: Sequence[Connection]) -> Iterator[Trait]:
-    """Yield to what most of them are, and how many of them were opened by threads that have ended."""
+def _of_connections(connections: Sequence[Connection], contents: bool) -> Iterator[Trait]:
+    """Yield to what most of them are, by name where ``contents`` are shown, and how many of them were opened by threads
+    that have ended."""
     if not connections:
         return
-    known = Counter((one.kind, one.name) for one in connections)
+    known = Counter((one.kind, one.name if contents else "") for one in connections)
     for (kind, name), count in known.most_common(MAX_DATABASES):
         yield Trait(DATABASE, name if kind is not None else "", count, kind)
     ended = sum(one.ended is True for one in connections)

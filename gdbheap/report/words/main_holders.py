@@ -86,7 +86,9 @@ def _handler_text(trait: Trait) -> str:
 
 
 def _database_text(trait: Trait, is_one_of_many: bool) -> str:
-    told = {IN_MEMORY: "a database in memory", TEMPORARY: "a temporary database"}.get(trait.example or "", trait.name)
+    told = {IN_MEMORY: "a database in memory", TEMPORARY: "a temporary database"}.get(
+        trait.example or "", trait.name or "a file"
+    )
     named = f" ({trait.name})" if trait.example == IN_MEMORY and trait.name not in ("", MEMORY_NAME) else ""
     return f"{f'({trait.count:,}) ' if is_one_of_many else ''}to {told}{named}"
 

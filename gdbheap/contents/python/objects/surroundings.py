@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gdbheap.contents.python.objects.reading import Allowance, dict_items, read_name
+from gdbheap.contents.python.text.disclosure import hidden
 from gdbheap.contents.python.text.repr import BRIEF, Repr
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.graph.nodes import Node
@@ -73,7 +74,8 @@ def _widest(texts: Repr, metric: Node) -> WidestLabel | None:
     if not name or not seen:
         return None
     example = texts.text(next(iter(seen.values())), BRIEF) or ""
-    return WidestLabel(name, len(seen), example, read == MAX_CHILDREN)
+    shown = name if texts.disclosure.contents else hidden("str", len(name))
+    return WidestLabel(shown, len(seen), example, read == MAX_CHILDREN)
 
 
 def _items(texts: Repr, address: int) -> Iterator[int]:
@@ -97,6 +99,9 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
+    """Return a logger's name, which is the contents of a string."""
+    if not texts.disclosure.contents:
+        return None
     try:
         for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_BASES):
             if name == NAME:
