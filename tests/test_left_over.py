@@ -56,6 +56,15 @@ def test_tables_of_the_dynamic_linker(is_aligned: bool, rng: random.Random, tmp_
     assert sum(row["count"] for row in answer["rows"]) <= count
 
 
+@pytest.mark.parametrize("kind", ["tail", "end"])
+def test_what_malloc_added_to_nodes(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Nodes of one container are of one size: words behind that keep nothing, however large their blocks are."""
+    count = rng.randrange(300, 500)
+    _page, answer = asked(kind, count, tmp_path)
+    groups = answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"]
+    assert groups >= 0.9 * count * BYTES
+
+
 @pytest.mark.parametrize("kind", ["weak", "owned"])
 def test_objects_that_are_destroyed(rng: random.Random, tmp_path: Path, kind: str) -> None:
     """Of objects without an owner only the memory is there, and the remedy is another than a limit."""

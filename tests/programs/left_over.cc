@@ -1,7 +1,9 @@
 // What containers and counts say is no longer there: left_over KIND COUNT, of `vector` (objects that were taken from one and
 // never deleted: their addresses are left behind its last item), `kept` (the same, still in the vector), and `weak`
 // (objects of std::make_shared of which only a std::weak_ptr is left) and `owned` (the same with a std::shared_ptr), and
-// `linked` (at most 200, lost: their addresses are left in the memory of the dynamic linker's first table of mappings).
+// `linked` (at most 200, lost: their addresses are left in the memory of the dynamic linker's first table of mappings),
+// `tail` (at most 1000, lost: their addresses are left where malloc gave nodes of a std::map more than was asked for) and
+// `end` (the same in the last word that may have been asked for).
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -37,8 +39,35 @@ static void link(int count) {
     dlopen("libresolv.so.2", RTLD_NOW);
 }
 
+const int SMALL = 200, MOST = 1000;
+std::map<long, long> table;
+static void **small[SMALL], **larger[MOST];
+
+// Blocks of 72 bytes become nodes of 48, for which malloc gives 56 elsewhere: the rest is too little for a block.
+static void reuse(int count, int word) {
+    for (int left = 0; left < count; left++) {
+        larger[left] = static_cast<void **>(malloc(72));
+        kept.push_back(malloc(24));
+    }
+    for (void **&block : small) {
+        block = static_cast<void **>(malloc(56));
+        block[6] = reinterpret_cast<void *>(0x4d454d5f4e414944);
+        kept.push_back(malloc(24));
+    }
+    for (int left = 0; left < count; left++) larger[left][word] = new Job;
+    for (int left = 0; left < count; left++) free(larger[left]);
+    // malloc sorts what is free by its size when it is asked for much; a compiler leaves out what nobody has.
+    static void *volatile much;
+    much = malloc(5000);
+    for (void **block : small) free(block);
+    memset(larger, 0, sizeof larger);
+    memset(small, 0, sizeof small);
+    for (int left = 0; left < SMALL + count; left++) table[left] = left;
+}
+
 static void use(const std::string &kind, int count) {
     if (kind == "linked") link(count);
+    if (kind == "tail" || kind == "end") reuse(count, kind == "tail" ? 7 : 6);
     for (int left = 0; left < count; left++) {
         if (kind == "vector" || kind == "kept") pending.push_back(new Job);
         if (kind == "weak" || kind == "owned") {

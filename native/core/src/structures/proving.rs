@@ -4,6 +4,7 @@ use super::capacity::Order;
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
 use super::kinds::{Family, UNKNOWN};
 use super::look::Look;
+use crate::allocators::block::Block;
 use crate::bits::Bits;
 use crate::by_address::Addresses;
 use gdbheap_access::machine::LOWEST;
@@ -18,6 +19,10 @@ const DEQUE_BYTES: u64 = 512;
 const SPLIT_BYTES: u64 = 4 << 10;
 const SPLIT_LARGEST: u64 = 256;
 const RED: u32 = 0;
+/// Fewer nodes do not say what their last word is; one of so many may have another number in a field that refers to
+/// blocks.
+const FEW_NODES: usize = 4;
+const MOST_ODD: usize = 20;
 
 pub(crate) struct Prover<'a> {
     look: &'a Look<'a>,
@@ -53,13 +58,57 @@ impl<'a> Prover<'a> {
 
     /// The number of the block that begins at `address`, of which nothing is known so far.
     fn unknown(&self, address: u64) -> Option<u32> {
-        let (id, _) = self.look.block_from(address)?;
-        (self.look.kind(id) == UNKNOWN).then_some(id)
+        self.unknown_block(address).map(|(id, _)| id)
+    }
+
+    /// The same with the block.
+    fn unknown_block(&self, address: u64) -> Option<(u32, Block)> {
+        self.look.block_from(address).filter(|(id, _)| self.look.kind(*id) == UNKNOWN)
     }
 
     fn set_all(&self, ids: &[u32], family: Family) {
         let kind = self.look.number(family, "");
         ids.iter().for_each(|id| self.look.set_kind(*id, kind));
+    }
+
+    /// Names the nodes of a container. They are of one size: what lies behind the most that can have been asked for each
+    /// of them is what malloc added, and is older than the node.
+    fn name_nodes(&mut self, nodes: &[(u32, Block)], family: Family) {
+        let kind = self.look.number(family, "");
+        let (mut least, mut most, mut largest) = (0, u64::MAX, 0);
+        for (id, block) in nodes {
+            self.look.set_kind(*id, kind);
+            let (low, high) = self.look.requests(block, true);
+            (least, most, largest) = (low.max(least), high.min(most), high.max(largest));
+        }
+        if least > most || most == largest {
+            return;
+        }
+        let from = self.end_of_fields(nodes, most);
+        let larger = nodes.iter().filter(|(_, block)| block.end - block.address > most);
+        self.dead.extend(larger.map(|(_, block)| (block.address + from, block.end)));
+    }
+
+    /// Where the last field of nodes of one size ends, of which the smallest blocks hold `most` bytes. Their last word may
+    /// lie beyond what was asked for: it is no field where some of the nodes have a number there.
+    fn end_of_fields(&mut self, nodes: &[(u32, Block)], most: u64) -> u64 {
+        let smallest = nodes.iter().find(|(_, block)| block.end - block.address == most);
+        let (least, _) = smallest.map_or((most, most), |(_, block)| self.look.requests(block, false));
+        let (last, (low, high)) = (most.saturating_sub(8), self.look.bounds);
+        if nodes.len() < FEW_NODES || least > last {
+            return most;
+        }
+        let mut odd = 0;
+        for (_, block) in nodes {
+            let word = self.reader.word(block.address + last).unwrap_or(0);
+            let is_plain = word == 0 || !(low..=high).contains(&word) && self.look.heaps.space.covers(word, 1);
+            odd += usize::from(!is_plain && self.look.block_with(word).is_none_or(|(_, found)| found.address != word));
+        }
+        if odd * MOST_ODD > nodes.len() {
+            last
+        } else {
+            most
+        }
     }
 
     /// The tree with this header: as many nodes as it counts, all of whose links agree both ways, and its first.
@@ -74,7 +123,7 @@ impl<'a> Prover<'a> {
         let mut first = None;
         while let Some((node, above)) = waiting.pop() {
             self.step()?;
-            nodes.push(self.unknown(node)?);
+            nodes.push(self.unknown_block(node)?);
             if nodes.len() as u64 > count || self.link(node, form.parent)? != above {
                 return None;
             }
@@ -96,7 +145,7 @@ impl<'a> Prover<'a> {
         if is_libstdcxx && self.link(header, 0)? as u32 != RED {
             return None;
         }
-        self.set_all(&nodes, Family::Map);
+        self.name_nodes(&nodes, Family::Map);
         Some(())
     }
 
@@ -112,11 +161,11 @@ impl<'a> Prover<'a> {
         let (mut nodes, mut outside, mut at) = (Vec::new(), None, block);
         loop {
             self.step()?;
-            match self.unknown(at) {
-                Some(id) if self.seen.get(u64::from(id)) => return None,
-                Some(id) => {
+            match self.unknown_block(at) {
+                Some((id, _)) if self.seen.get(u64::from(id)) => return None,
+                Some((id, block)) => {
                     self.seen.set(u64::from(id));
-                    nodes.push((id, at));
+                    nodes.push((id, block));
                 }
                 None if outside.is_some() => return None,
                 None => outside = Some(at),
@@ -134,17 +183,17 @@ impl<'a> Prover<'a> {
             Some(header) => (self.link(header, 16)? == nodes.len() as u64).then_some(header)?,
             None => self.header_among(&nodes)?,
         };
-        let ids: Vec<u32> = nodes.iter().filter(|(_, at)| *at != header).map(|(id, _)| *id).collect();
-        self.set_all(&ids, Family::List);
+        nodes.retain(|(_, block)| block.address != header);
+        self.name_nodes(&nodes, Family::List);
         Some(())
     }
 
     /// The only one of blocks in a ring that counts the others.
-    fn header_among(&mut self, nodes: &[(u32, u64)]) -> Option<u64> {
+    fn header_among(&mut self, nodes: &[(u32, Block)]) -> Option<u64> {
         let others = nodes.len() as u64 - 1;
         let mut found = None;
-        for (_, at) in nodes {
-            if self.link(*at, 16) == Some(others) && found.replace(*at).is_some() {
+        for (_, block) in nodes {
+            if self.link(block.address, 16) == Some(others) && found.replace(block.address).is_some() {
                 return None;
             }
         }
@@ -166,7 +215,7 @@ impl<'a> Prover<'a> {
         let (mut nodes, mut places, mut at) = (Vec::new(), Addresses::default(), first);
         for _ in 0..count {
             self.step()?;
-            nodes.push(self.unknown(at)?);
+            nodes.push(self.unknown_block(at)?);
             places.insert(at);
             at = self.link(at, 0)?;
         }
@@ -195,7 +244,7 @@ impl<'a> Prover<'a> {
             self.set_all(&[id], Family::Buckets);
             self.look.fill(id, &block, bucket_count.saturating_mul(8), count.saturating_mul(8), Order::Scattered);
         }
-        self.set_all(&nodes, Family::Unordered);
+        self.name_nodes(&nodes, Family::Unordered);
         Some(())
     }
 

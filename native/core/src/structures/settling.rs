@@ -145,6 +145,10 @@ impl Settler<'_, '_> {
     fn bury(&mut self, found: Vec<(u64, u64)>) {
         for (start, end) in &found {
             for at in (start.next_multiple_of(8)..*end).step_by(8) {
+                // What one container said of a word before counts once.
+                if range_at(&self.dead, at).is_some() {
+                    continue;
+                }
                 let word = self.prover.reader.word(at).unwrap_or(0);
                 let found = self.look.block_with(word);
                 // Those of a block to itself were never counted.
@@ -154,7 +158,9 @@ impl Settler<'_, '_> {
                 }
             }
         }
-        self.dead.extend(found);
+        let known = |part: &(u64, u64)| range_at(&self.dead, part.0).is_some_and(|place| part.1 <= self.dead[place].1);
+        let new: Vec<_> = found.into_iter().filter(|part| !known(part)).collect();
+        self.dead.extend(new);
         self.dead.sort_unstable();
     }
 }
