@@ -10,10 +10,10 @@ import random
 from pathlib import Path
 
 import pytest
-from strays import COUNTS, KINDS, ONE, grown, hung, measured, named
+from strays import COUNTS, KINDS, ONE, fixed, grown, hung, measured, named
 from support.graphs import started
 from support.library import heap_of
-from support.programs import RELEASES, ask, interpreter_of_release, since
+from support.programs import RELEASES, SOURCES, ask, interpreter_of_release, running, since
 
 pytestmark = pytest.mark.cases(3)
 
@@ -29,6 +29,14 @@ def test_numbers_do_not_own(kind: str, number: int, rng: random.Random, tmp_path
     for _ in range(STARTS if number == COUNTS else 1):
         shares = measured(kind, number, SIZE, rng.getrandbits(32), tmp_path)
         assert shares.false < MAX_FALSE, shares
+
+
+def test_floats_in_objects(rng: random.Random, tmp_path: Path) -> None:
+    """1.0 in some of many objects is no reference, also where a block begins at the address that its bits are."""
+    command = [fixed(), str(SOURCES / "round_numbers.py"), str(rng.randrange(1, 20))]
+    with running(command, tmp_path) as target:
+        rows = ask("unreachable", str(target.pid), "--top=100000")["rows"]
+    assert ONE in [address for row in rows for address in row["addresses"]]
 
 
 @pytest.mark.parametrize("release", [release for release in since("3.7") if release in RELEASES])

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 records! {
     Form {
         names, opaque, fields, skipped, items, frame, frame_state, frame_gone, frame_pointer, table, table_pointer,
-        table_mask, table_step, table_first, table_words,
+        table_mask, table_step, table_first, table_words, is_handle,
     }
     FrameLayout { fields, code, locals, top, top_is_pointer, executing, stack, code_locals, tags }
     KeysLayout { kind, log2_index_bytes, size, entries, indices }

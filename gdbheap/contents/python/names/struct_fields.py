@@ -67,7 +67,7 @@ FIELDS: dict[str, Names] = {
     "_ssl._SSLContext": {16: "->ctx"},
     "_ssl._SSLSocket": {24: "->ssl", 32: "context"},
     "functools._lru_list_elem": {40: "->key", 48: "->result"},
-    "numpy.ndarray": {48: "base", 56: "dtype"},
+    "numpy.ndarray": {16: "data", 48: "base", 56: "dtype"},
     "lxml.etree._Document": {32: "->_prefix_tail", 40: "->_c_doc", 48: "->_parser"},
     "lxml.etree._Element": {16: "->_doc", 24: "->_c_node", 32: "->_tag"},
     "lxml.etree._ParserDictionaryContext": {

@@ -59,6 +59,7 @@ class Form:
     table_step: int = SET_ENTRY
     table_first: int = 0
     table_words: int = 1
+    is_handle: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _forms(release: Release) -> list[Form]:
         # Links to the latest and the oldest of the results, which are the dict's.
         Form(["functools._lru_cache_wrapper"], opaque=at(OBJECT_HEAD), skipped=[at(OBJECT_HEAD), at(OBJECT_HEAD + 8)]),
     ]
-    return forms + _frame_forms(release)
+    return [*forms, Form(["PyCapsule"], opaque=at(OBJECT_HEAD), is_handle=True), *_frame_forms(release)]
 
 
 def _set_form(release: Release) -> Form:

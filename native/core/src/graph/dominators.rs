@@ -341,12 +341,12 @@ mod tests {
             phases[0] = roots.clone();
             let task = Task { watcher: &Unwatched, total: None, inline: true };
             let found = task.alone(|control| {
-                let tree = Tree::grow(&edges, &phases, Rules::Objects, control)?;
+                let tree = Tree::grow(&edges, &phases, Rules::Objects, &[], control)?;
                 Dominators::find(&edges, &tree, &roots, || sizes.clone(), control)
             });
             let found = found.expect("not cancelled");
             let alone = task.alone(|control| {
-                let tree = Tree::grow(&edges, &phases, Rules::Objects, control)?;
+                let tree = Tree::grow(&edges, &phases, Rules::Objects, &[], control)?;
                 retained(&edges, tree, &roots, || sizes.clone(), control)
             });
             assert_eq!(alone.expect("not cancelled"), found.retained);

@@ -1,11 +1,12 @@
 //! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
 
 use super::csr::{Joined, Written};
-use super::edges::{Drawer, Registry, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
+use super::edges::{Drawer, Registry, Round, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
 use super::ids::{Blocks, Ids};
 use super::marks::{self, Claimed, Marker};
 use super::padding::Padding;
 use super::proof::Proof;
+use super::rounds;
 use super::shapes::GraphLayout;
 use super::tree::{BY_OTHERS, BY_REMAINS, BY_STACKS, PHASES};
 use super::whole::Graph;
@@ -102,18 +103,23 @@ pub fn draw_graph(
         left_over,
         holders,
     };
-    let Drawn { mut written, fields, syntax } = passes.draw(source)?;
+    let Drawn { mut written, fields, syntax, rounds, handles } = passes.draw(source)?;
     written.push(space.task(watcher, None).alone(|control| outside(control, source, roots))?);
     let Joined { mut edges, kinds, counts, unread } = Written::join(written, ids.count())?;
     drop(marks);
-    edges.judge(|source, _, strength| match strength {
+    let numbers = match rounds.is_empty() {
+        true => HashSet::new(),
+        false => space.task(watcher, None).alone(|control| rounds::numbers(&blocks, &kinds, &rounds, control))?,
+    };
+    edges.judge(|source, target, strength| match strength {
         DOUBTFUL if fields.contains(&source) => LIKELY,
+        LIKELY if !numbers.is_empty() && numbers.contains(&(source, target)) => STRAY,
         _ => strength,
     });
     let types = registry.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).addresses;
     let phases = root_phases(roots, ids.first_root);
     let proof = Proof::of(unread, is_partial, counts);
-    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof, syntax))
+    Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof, syntax, handles))
 }
 
 /// The numbers of the roots, the first one's given, by phase.
@@ -129,11 +135,14 @@ pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
 
-/// The result of the walk over all blocks: their rows, blocks of C code whose last word is a field, and those of syntax trees.
+/// The result of the walk over all blocks: their rows, blocks of C code whose last word is a field, those of syntax
+/// trees, references that may be round numbers, and objects that only pass an address on.
 struct Drawn {
     written: Vec<Written>,
     fields: HashSet<u32>,
     syntax: Vec<u32>,
+    rounds: Vec<Round>,
+    handles: Vec<u32>,
 }
 
 struct Passes<'a> {
@@ -167,16 +176,18 @@ impl<'a> Passes<'a> {
         };
         let states = self.heaps.space.task(self.watcher, Some(self.jobs.total)).run(&self.jobs.jobs, init, work)?;
         let (mut written, mut lasts, mut padding): (Vec<Written>, Vec<(u32, u32)>, Padding) = Default::default();
-        let mut syntax = Vec::new();
+        let (mut syntax, mut rounds, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         for (_, drawer) in states {
             padding.absorb(drawer.padding);
             lasts.extend(drawer.lasts);
             syntax.extend(drawer.syntax);
+            rounds.extend(drawer.rounds);
+            handles.extend(drawer.handles);
             written.push(drawer.rows);
         }
         let fields = padding.fields();
         let fields = lasts.into_iter().filter(|(_, group)| fields.contains(group)).map(|(id, _)| id).collect();
-        Ok(Drawn { written, fields, syntax })
+        Ok(Drawn { written, fields, syntax, rounds, handles })
     }
 }
 

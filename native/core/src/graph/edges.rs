@@ -7,16 +7,18 @@
 use super::csr::{Written, MANY};
 use super::ids::{Blocks, Found};
 use super::padding::{self, Padding};
+use super::rounds::is_round;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
-use crate::python::claims::{claimed_pointer, PlacedClaim};
+use crate::python::claims::{claimed_pointer, PlacedClaim, STRIDES};
 use crate::python::counts::references;
 use crate::python::dict_keys::{index_width, usable, MIN_SLOTS};
 use crate::python::layout::{TypeLayout, CLAIM};
 use crate::python::strays::{self, Sign, LOW};
 use crate::python::types::Types;
 use gdbheap_access::bytes::{u64_at, word_at};
+use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -48,6 +50,8 @@ const LEAST_LIST: usize = 8;
 /// However alike they are.
 const SURE_LIST: usize = 24;
 const SPARE_HEAD: usize = 128;
+/// PyArrayObject_fields: from data to base.
+const BASE: u64 = 32;
 /// Where a block of a PyArena has the next one.
 const NEXT_OF_ARENA: u64 = 16;
 /// Bits of tp_flags: subclasses of list and of dict.
@@ -123,6 +127,17 @@ impl Sink for Written {
     }
 }
 
+/// More words that may be round numbers are taken for references.
+const MOST_ROUNDS: usize = 1 << 12;
+
+/// A reference that may be a number (rounds.rs), `offset` bytes behind the start of its block.
+#[derive(Clone, Copy)]
+pub(crate) struct Round {
+    pub(crate) source: u32,
+    pub(crate) target: u32,
+    pub(crate) offset: u64,
+}
+
 /// One worker's part.
 pub(crate) struct Drawer<'a, S = Written> {
     source: Source<'a>,
@@ -139,6 +154,11 @@ pub(crate) struct Drawer<'a, S = Written> {
     pub(crate) lasts: Vec<(u32, u32)>,
     /// Blocks of syntax trees.
     pub(crate) syntax: Vec<u32>,
+    pub(crate) rounds: Vec<Round>,
+    /// Objects that only pass an address on.
+    pub(crate) handles: Vec<u32>,
+    /// The block whose row is being drawn, by number, and where it begins.
+    drawn: (u32, u64),
 }
 
 /// The bytes of something: of an object from its own address on, or of a block.
@@ -174,8 +194,23 @@ impl<'a, S: Sink> Drawer<'a, S> {
         let all = inner.flat_map(|distance| [distance, if hook == 0 { distance } else { distance + hook }]);
         let starts = all.filter(|distance| *distance < 1024).fold(0, |bits, distance| bits | 1u128 << (distance / 8));
         let (bounds, spans) = (source.blocks.bounds(), source.blocks.heaps.spans());
-        let (shapes, scratch, rows, padding, lasts, syntax) = Default::default();
-        Drawer { source, types, shapes, bounds, spans, starts, scratch, rows, padding, lasts, syntax }
+        let (shapes, scratch, rows, padding, lasts, syntax, rounds, handles, drawn) = Default::default();
+        Drawer {
+            source,
+            types,
+            shapes,
+            bounds,
+            spans,
+            starts,
+            scratch,
+            rows,
+            padding,
+            lasts,
+            syntax,
+            rounds,
+            handles,
+            drawn,
+        }
     }
 
     /// A reference, wherever it points in a block.
@@ -216,6 +251,23 @@ impl<'a, S: Sink> Drawer<'a, S> {
             (false, _) => self.rows.lead(found, STRAY),
         }
         begins
+    }
+
+    /// As `word`, of a word at `address` in the block that is drawn.
+    #[inline(always)]
+    fn word_at(&mut self, address: u64, pointer: u64, strength: u32) {
+        if self.word(pointer, strength) && strength == LIKELY && is_round(pointer) {
+            self.note_round(address, pointer);
+        }
+    }
+
+    #[cold]
+    fn note_round(&mut self, address: u64, pointer: u64) {
+        let (source, start) = self.drawn;
+        let found = self.rows.find(&self.source.blocks, pointer);
+        if let Some(found) = found.filter(|_| self.rounds.len() < MOST_ROUNDS && address >= start) {
+            self.rounds.push(Round { source, target: found.id, offset: address - start });
+        }
     }
 
     /// A stray reference where a word without its tag is the address of a block.
@@ -361,8 +413,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
     fn words(&mut self, bytes: Bytes<'_>, to: u64, (from, strength): (u64, u32)) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
-                let strength = if at + index as u64 * 8 >= from { strength } else { LIKELY };
-                drawer.word(u64_at(word, 0), strength);
+                let offset = at + index as u64 * 8;
+                let strength = if offset >= from { strength } else { LIKELY };
+                drawer.word_at(bytes.address + offset, u64_at(word, 0), strength);
             }
         });
     }
@@ -567,6 +620,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
         if shape.holds_type {
             self.reference(kind, EXACT);
         }
+        if shape.is_handle {
+            self.handles.push(self.drawn.0);
+        }
         if shape.managed {
             let at = (pre as i64 + self.source.layout.managed_dict) as u64;
             if let Some(dict) = self.field(block, at).filter(|dict| dict & 1 == 0) {
@@ -579,7 +635,9 @@ impl<'a, S: Sink> Drawer<'a, S> {
     }
 
     fn claimed(&mut self, claim: &PlacedClaim, block: Bytes<'_>, size: u64) {
-        let Some(pointer) = claimed_pointer(self.source.space, claim, block.address, size, block.head) else { return };
+        let Some(pointer) = claimed_pointer(self.source.space, claim, block.address, size, block.head) else {
+            return self.shown(claim, block);
+        };
         if pointer.wrapping_sub(block.address) < size {
             return;
         }
@@ -590,6 +648,21 @@ impl<'a, S: Sink> Drawer<'a, S> {
             }
         }
         self.reference(pointer, EXACT);
+    }
+
+    /// The memory that an array of numpy's shows and does not own, where its base only passes an address on.
+    fn shown(&mut self, claim: &PlacedClaim, block: Bytes<'_>) {
+        if claim.extent.rule != STRIDES {
+            return;
+        }
+        let Some(pointer) = self.field(block, claim.at as u64) else { return };
+        let base = self.field(block, claim.at as u64 + BASE).filter(|base| *base >= LOWEST);
+        let kind = base.and_then(|base| self.source.space.word(base.wrapping_add(self.types.layout.ob_type)).ok());
+        if let Some(number) = kind.and_then(|kind| self.types.lookup(kind)) {
+            if self.shape(number).is_handle {
+                self.reference(pointer, EXACT);
+            }
+        }
     }
 
     fn fields(&mut self, shape: &Shape, object: Bytes<'_>) {
@@ -610,7 +683,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
                     let offset = at + index as u64 * 8;
                     if !shape.skipped.contains(&offset) {
                         let strength = if offset < shape.certain { LIKELY } else { EXACT };
-                        drawer.word(u64_at(word, 0), strength);
+                        drawer.word_at(object.address.wrapping_add(offset), u64_at(word, 0), strength);
                     }
                 }
             });
@@ -862,6 +935,7 @@ impl Visitor for Drawer<'_> {
     #[inline(always)]
     fn block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) -> bool {
         let Some((id, mark)) = self.mark_at(place) else { return false };
+        self.drawn = (id, address);
         if !self.source.blocks.heaps.is_closed(place) {
             self.rows.unread += unread_of(self.source.space, (address, end), Self::HEAD, head);
         }
@@ -898,6 +972,7 @@ impl Visitor for Drawer<'_> {
 
     fn plain_block(&mut self, Block { place, address, size, end }: Block, head: &[u8]) {
         let Some((id, mark)) = self.mark_at(place) else { return };
+        self.drawn = (id, address);
         let bytes = Bytes { address, end, head };
         if mark != 0 {
             self.buffer(mark, bytes);

@@ -778,7 +778,7 @@ impl<'a> Keeper<'a> {
         let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
         let edges = Edges::of_rows(rows);
         let phases = root_phases(roots, 0);
-        let tree = Tree::grow(&edges, &phases, Rules::Objects, self.control)?;
+        let tree = Tree::grow(&edges, &phases, Rules::Objects, &[], self.control)?;
         let mut met = vec![0; self.tops.len()];
         self.tops.iter().flat_map(|top| &top.fall.tops).for_each(|(target, count)| met[*target as usize] += count);
         let is_doubtful = |id: &u32| self.tops[*id as usize].references > met[*id as usize];

@@ -36,7 +36,7 @@ impl Graph {
             let roots: Vec<u32> = heads.iter().map(|(node, _)| *node).collect();
             let mut phases: [Vec<u32>; PHASES] = Default::default();
             phases[0] = roots.clone();
-            let tree = Tree::grow(&edges, &phases, Rules::Blocks, control)?;
+            let tree = Tree::grow(&edges, &phases, Rules::Blocks, &[], control)?;
             Dominators::find(&edges, &tree, &roots, sizes, control)
         })?;
         let counts = counts(&found);

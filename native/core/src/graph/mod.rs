@@ -21,6 +21,7 @@ pub(crate) mod padding;
 pub(crate) mod passes;
 pub(crate) mod plain;
 pub(crate) mod proof;
+pub(crate) mod rounds;
 pub(crate) mod shapes;
 pub(crate) mod shares;
 pub(crate) mod sharing;

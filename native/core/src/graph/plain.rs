@@ -124,7 +124,7 @@ pub fn draw_blocks(
     kinds.resize(ids.count(), 0);
     let types = (1..=kinds.iter().copied().max().unwrap_or(0)).map(u64::from).collect();
     let proof = Proof::of(unread, is_partial, Vec::new());
-    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof, Vec::new()))
+    Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof, Vec::new(), Vec::new()))
 }
 
 /// The rows of roots.

@@ -74,7 +74,8 @@ mod tests {
         let mut phases: [Vec<u32>; PHASES] = Default::default();
         phases[0].push(nodes as u32 - 1);
         let task = Task { watcher: &Unwatched, total: None, inline: true };
-        let tree = task.alone(|control| Tree::grow(&edges, &phases, Rules::Objects, control)).expect("not cancelled");
+        let tree =
+            task.alone(|control| Tree::grow(&edges, &phases, Rules::Objects, &[], control)).expect("not cancelled");
         Proof::of(1, false, counts.to_vec()).known(&edges, &tree, kinds, nodes as u32 - 1)
     }
 

@@ -29,6 +29,8 @@ pub struct Form {
     pub table_step: u64,
     pub table_first: u64,
     pub table_words: u64,
+    /// Such an object only passes an address on: what its words of C lead to belongs to others that lead there too.
+    pub is_handle: bool,
 }
 
 /// A frame's fields, counted from where it begins.
@@ -135,6 +137,7 @@ pub(crate) struct Shape {
     pub(crate) managed: bool,
     /// Whether instances hold a reference to their type.
     pub(crate) holds_type: bool,
+    pub(crate) is_handle: bool,
     /// Whether there are no references but what is owned.
     pub(crate) is_bare: bool,
     pub(crate) is_leaf: bool,
@@ -159,6 +162,7 @@ impl Shape {
             inline_at: 0,
             managed: false,
             holds_type: false,
+            is_handle: false,
             is_bare: false,
             is_leaf: false,
             is_known: false,
@@ -206,6 +210,7 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
         inline_at: if inline { basic } else { 0 },
         managed,
         holds_type: heap_type,
+        is_handle: form.is_some_and(|form| form.is_handle),
         is_bare: false,
         is_leaf: false,
         is_known: true,

@@ -54,14 +54,18 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// `roots`: by phase the numbers of the roots.
+    /// `roots`: by phase the numbers of the roots; `handles`: objects that only pass an address on, which lead to what
+    /// nobody else of their phase does.
     pub(crate) fn grow(
         edges: &Edges,
         roots: &[Vec<u32>; PHASES],
         rules: Rules,
+        handles: &[u32],
         control: &Control,
     ) -> Result<Tree, Cancelled> {
         let nodes = edges.nodes();
+        let handles = bits_of(nodes, handles);
+        let is_handle = |node: u32| handles.as_ref().is_some_and(|handles| handles.get(node.into()));
         let mut tree =
             Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], order: Vec::new(), rules, raw: None };
         let mut queue: Vec<u32> = Vec::with_capacity(nodes);
@@ -73,6 +77,7 @@ impl Tree {
                 tree.reach(*root, NOBODY, phase as u8, &mut queue);
             }
             let mut waiting = std::mem::take(&mut weak).into_iter().peekable();
+            let (mut late, mut is_late) = (Vec::new(), phase as u8 != BY_OTHERS);
             loop {
                 // All that hangs on static data by such words comes before what a stack may have of it: a list whose links
                 // lie inside of its blocks is one variable's, also where the stack holds one of them.
@@ -80,6 +85,10 @@ impl Tree {
                 let is_like =
                     |tree: &Tree, node: u32| rules == Rules::Objects || Some(tree.phases[node as usize]) == first;
                 while let Some(node) = waiting.next_if(|node| is_like(&tree, *node)) {
+                    if !is_late && is_handle(node) {
+                        late.push(node);
+                        continue;
+                    }
                     tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
                 }
                 while let Some(node) = queue.get(next).copied() {
@@ -88,10 +97,16 @@ impl Tree {
                     if next % OFTEN == 0 {
                         control.advance(0)?;
                     }
+                    if !is_late && is_handle(node) {
+                        late.push(node);
+                        continue;
+                    }
                     tree.follow(edges, node, phase as u8, strength, &mut queue, &mut weak);
                 }
-                if waiting.peek().is_none() {
+                if waiting.peek().is_none() && is_late {
                     break;
+                } else if waiting.peek().is_none() {
+                    (waiting, is_late) = (std::mem::take(&mut late).into_iter().peekable(), true);
                 }
             }
         }
@@ -198,4 +213,11 @@ impl Tree {
         let may_hold = || is_reference && self.raw.as_ref().is_some_and(|raw| raw.get(node.into()));
         needed < BY_REMAINS || to >= needed || may_hold()
     }
+}
+
+/// A bit for each of `members` among so many nodes; None where there are none.
+fn bits_of(nodes: usize, members: &[u32]) -> Option<Bits> {
+    let mut bits = (!members.is_empty()).then(|| Bits::new(nodes as u64))?;
+    members.iter().for_each(|node| bits.set((*node).into()));
+    Some(bits)
 }

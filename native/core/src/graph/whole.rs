@@ -38,6 +38,8 @@ pub struct Graph {
     pub(super) proof: Proof,
     /// Blocks of syntax trees, ascending.
     pub(super) syntax: Vec<u32>,
+    /// Objects that only pass an address on.
+    handles: Vec<u32>,
     /// Where each node is, once somebody asked for all.
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
@@ -82,6 +84,7 @@ impl Graph {
         phases: [Vec<u32>; PHASES],
         proof: Proof,
         mut syntax: Vec<u32>,
+        handles: Vec<u32>,
     ) -> Graph {
         syntax.sort_unstable();
         let (places, tree, dominators, owners, named) = Default::default();
@@ -95,6 +98,7 @@ impl Graph {
             phases,
             proof,
             syntax,
+            handles,
             places,
             tree,
             dominators,
@@ -148,7 +152,7 @@ impl Graph {
     }
 
     fn grow(&self, control: &Control) -> Result<Tree, Cancelled> {
-        let tree = Tree::grow(&self.edges, &self.phases, self.rules(), control)?;
+        let tree = Tree::grow(&self.edges, &self.phases, self.rules(), &self.handles, control)?;
         Ok(match self.rules() {
             Rules::Objects => tree.with_raw((0..self.ids.first_static).filter(|id| self.kinds[*id as usize] == 0)),
             Rules::Blocks => tree,
