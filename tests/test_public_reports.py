@@ -13,12 +13,11 @@ from support.reports import REPORTS, Report, lines_to_first_fix, page_of, starte
 
 LINES = 24
 ALL = os.environ.get("GDBHEAP_REPORTS") == "all"
-NOT_YET = {"onnx_session"}
 SOME = 999 if ALL else 3
 
 
 @pytest.mark.cases(SOME)
-@pytest.mark.parametrize("report", [one for one in REPORTS if one.name not in NOT_YET], ids=lambda one: one.name)
+@pytest.mark.parametrize("report", REPORTS, ids=lambda one: one.name)
 def test_names_cause_and_fix(report: Report, tmp_path: Path) -> None:
     """Both are on the page, and what is needed first on its first screen."""
     with started(report, tmp_path) as target:
