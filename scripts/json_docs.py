@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from gdbheap.commands.surface.declaration import AnyCommand
 from gdbheap.commands.surface.registry import COMMANDS
@@ -77,6 +77,8 @@ def _type(hint: Any) -> str:
         return "anything"
     if origin is Union:
         return " or ".join(map(_type, parts))
+    if origin is Literal:
+        return " or ".join(f"`{word}`" for word in parts)
     if origin in schema.LISTS:
         return f"list of {_type(parts[0])}"
     if origin is dict:

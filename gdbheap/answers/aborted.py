@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Block
@@ -27,7 +28,11 @@ MESSAGE, DOOR = "__abort_msg", "abort"
 TEXT_AT, MAX_TEXT = 4, 1024
 # malloc's messages about the pointer that it was given.
 OF_POINTER = ("double free", "invalid pointer", "invalid size")
-OVERFLOW, TWICE, AFTER_FREE, NOT_GIVEN = "overflow", "freed twice", "written after free", "not a beginning"
+Misuse = Literal["overflow", "freed twice", "written after free", "not a beginning"]
+OVERFLOW: Misuse = "overflow"
+TWICE: Misuse = "freed twice"
+AFTER_FREE: Misuse = "written after free"
+NOT_GIVEN: Misuse = "not a beginning"
 FREED_TWICE, DETECTED, OF_NEXT = "double free", "double free detected", "next size"
 # Damage of a free block's own links; all other damage was written over the end of the block before it.
 OF_LINKS = ("fd", "bk", "free chunk", "link", "list", "bin")
@@ -46,7 +51,7 @@ class AbortBlock:
     size: int
     state: str
     what: str
-    why: str
+    why: Misuse
     text: str | None = None
 
 
@@ -160,7 +165,7 @@ def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
         yield from machine.words_of(heap.target.space.read_available(start, max(0, frame.end - start)))
 
 
-def _told(heap: Heap, block: Block, why: str) -> AbortBlock:
+def _told(heap: Heap, block: Block, why: Misuse) -> AbortBlock:
     size = block.end - block.address
     what = str(describe_blocks(heap, [(block.address, size)])[block.address])
     # A write beyond the end continues the block's own bytes.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from gdbheap._native import open_patiently, read_patiently
 from gdbheap.environment import find_program
@@ -20,7 +21,11 @@ from gdbheap.refusals.causes import CAP_SYS_PTRACE, KUBERNETES_DEBUG, Facts
 
 __all__ = ["Check", "Doctor", "doctor", "remedy"]
 
-OK, REFUSED, ABSENT = "ok", "refused", "absent"
+Read = Literal["ok", "refused", "absent"]
+OK: Read = "ok"
+REFUSED: Read = "refused"
+ABSENT: Read = "absent"
+Place = Literal["host", "docker", "podman", "kubernetes", "systemd"]
 PODMAN_MARKS = ("/run/.containerenv",)
 SELF = "self"
 
@@ -30,7 +35,7 @@ class Check:
     """One thing that is read. ``state``: "ok", "refused" or "absent"."""
 
     id: str
-    state: str
+    state: Read
     detail: str = ""
 
 
@@ -40,7 +45,7 @@ class Doctor:
     without a process."""
 
     process: int | None
-    where: str
+    where: Place
     checks: list[Check]
     reason: str | None
     advice: str | None
@@ -133,12 +138,12 @@ def _own_limits(facts: Facts) -> str:
     return "only processes of the same user, that are dumpable, can be looked into without CAP_SYS_PTRACE"
 
 
-def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> str:
+def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> Place:
     """Where gdbheap runs, by the marks that runtimes leave below ``root``; "systemd" is a unit whose bounding set, a
     mask of capabilities (None: our own), lacks the one that is needed."""
     kind = refusal.container(root, environment)
     if kind == "kubernetes":
-        return kind
+        return "kubernetes"
     if kind:
         marks = _text(f"{root}{PROC}/1/cgroup") + _text(f"{root}{PROC}/self/mountinfo")
         is_podman = any(os.path.exists(root + path) for path in PODMAN_MARKS) or "libpod" in marks

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-__all__ = ["HolderChange", "Since"]
+__all__ = ["CHANGED", "GONE", "NEW", "Change", "HolderChange", "Since"]
+
+Change = Literal["new", "gone", "changed"]
+NEW: Change = "new"
+GONE: Change = "gone"
+CHANGED: Change = "changed"
 
 
 @dataclass(frozen=True)
@@ -15,7 +21,7 @@ class HolderChange:
     kind: str
     what: str | None
     address: int | None
-    state: str
+    state: Change
     bytes: int
     looks: list[int]
     count: int | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from gdbheap.allocators.glibc.locate import MallocPar
 from gdbheap.allocators.glibc.start_settings import number_of, setting_in
 from gdbheap.targets.environment import initial_environment
@@ -9,11 +11,15 @@ from gdbheap.targets.target import Target
 
 # glibc malloc/malloc.c: DEFAULT_MMAP_THRESHOLD_MIN and DEFAULT_TRIM_THRESHOLD.
 DEFAULT_THRESHOLD = 128 << 10
-SET, RISEN, DEFAULT, OWN = "set", "risen", "default", "own"
+Origin = Literal["set", "risen", "default"]
+SET: Origin = "set"
+RISEN: Origin = "risen"
+DEFAULT: Origin = "default"
+OWN = "own"
 MMAP, TRIM = "mmap_threshold", "trim_threshold"
 
 
-def origin(par: MallocPar, value: int) -> str:
+def origin(par: MallocPar, value: int) -> Origin:
     """How a threshold came to its value: it was set, it has risen with the mmapped chunks that were freed, or it is
     the default."""
     if not par.dynamic:

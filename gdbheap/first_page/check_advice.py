@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from gdbheap.allocators.glibc.allocator import NAME, TOP, GlibcAllocator
 from gdbheap.allocators.glibc.locate import MallocPar
@@ -13,12 +14,13 @@ from gdbheap.answers.accounting.partition import total
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.errors import GdbheapError
 from gdbheap.findings import Evidence, Finding
-from gdbheap.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, origin
+from gdbheap.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, Origin, origin
 from gdbheap.first_page.ledger import judged
 from gdbheap.heap import Heap
 from gdbheap.targets.environment import initial_environment
 
 HUGETLB = "hugetlb"
+About = Literal["large-holes", "tops", "thread-tops", "huge-pages"]
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,9 @@ class Setting:
     by: str | None
     field: str
     in_force: int
-    how: str
+    how: Origin
     took: bool | None
-    about: str
+    about: About
     bytes: int | None
 
 
@@ -63,7 +65,7 @@ class _Kind:
     name: str
     tunable: str
     field: str
-    about: str
+    about: About
 
 
 KINDS = (
@@ -133,7 +135,7 @@ def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
     return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
 
 
-def _how(kind: _Kind, par: MallocPar) -> str:
+def _how(kind: _Kind, par: MallocPar) -> Origin:
     if kind.field in ("arena_max", HUGETLB):
         return SET if _in_force(kind, par) else DEFAULT
     return origin(par, getattr(par, kind.field))

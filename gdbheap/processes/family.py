@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Final, Literal
 
 from gdbheap._native import ProcessAccount, Stop
 from gdbheap.answers.pyobjects import pyobjects
@@ -39,7 +40,8 @@ from gdbheap.targets.process import Process, program_of, stopped
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 
-FREEZE, PRELOAD = "freeze", "preload"
+FREEZE: Final = "freeze"
+PRELOAD: Final = "preload"
 LONGEST_STOP = 1.0
 # What is less than this share of all that they have is no advice.
 MIN_PERCENT = 1
@@ -88,7 +90,7 @@ class Advice:
     """What would be saved by something that is done before the fork. ``id``: "freeze" (gc.freeze()), or "preload"
     (to load before the fork what each worker loads for itself)."""
 
-    id: str
+    id: Literal["freeze", "preload"]
     saves: int
     workers: int
     at_most: int | None = None

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from gdbheap import __version__
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
@@ -27,6 +28,7 @@ from gdbheap.targets.started_command import Started
 __all__ = ["Plan", "Recorded", "record"]
 
 SLICE_SECONDS = 0.05
+Reason = Literal["ended", "duration", "interrupted", "closed"]
 # A terminal's Ctrl-C goes to the command too, which then takes a moment to end.
 PARTING_SECONDS = 1.0
 LEAST_LOOK_SECONDS = 0.1
@@ -59,7 +61,7 @@ class Recorded:
     doubtful: int
     processes: int
     seconds: float
-    reason: str
+    reason: Reason
     ok: bool = True
     snapshots: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -129,11 +131,11 @@ class Recording:
         plan, here = self.plan, identify(lambda path: Path(path).read_bytes(), os.getpid())
         return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
 
-    def _rounds(self, out: SeriesFile) -> str:
+    def _rounds(self, out: SeriesFile) -> Reason:
         """Why it ended."""
         try:
             try:
-                reason = self._until_over(out)
+                reason: Reason = self._until_over(out)
             except KeyboardInterrupt:
                 reason = "interrupted"
             self._write(out, self.sampler.event("close", reason=reason))
@@ -141,7 +143,7 @@ class Recording:
             reason = "closed"
         return reason
 
-    def _until_over(self, out: SeriesFile) -> str:
+    def _until_over(self, out: SeriesFile) -> Reason:
         number, next_snapshot = 0, self.plan.snapshot_every
         while True:
             for row in self.sampler.take():
@@ -210,7 +212,7 @@ class Recording:
 
     # The end.
 
-    def _recorded(self, out: SeriesFile, reason: str) -> Recorded:
+    def _recorded(self, out: SeriesFile, reason: Reason) -> Recorded:
         status = None if self.started is None else self._part(self.started, reason)
         tally = self.tally
         whole = not self.sampler.failed and (reason != "interrupted" or self.plan.duration is None)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from gdbheap.answers.arenas import Arena
-from gdbheap.answers.holder_change import HolderChange
+from gdbheap.answers.holder_change import CHANGED, GONE, NEW, Change, HolderChange
 from gdbheap.answers.holes import Hole
 from gdbheap.answers.pyobjects import TypeRow
 from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
@@ -25,8 +25,8 @@ from gdbheap.snapshots.snapshot import MAX_OWNERS, Look, Snapshot
 __all__ = ["Difference", "difference"]
 
 IDENTITY = ("host", "boot_id", "pid", "start_time")
-NEW, GONE, CHANGED = "new", "gone", "changed"
 
+Rising = Literal["rss", "line", "type"]
 R = TypeVar("R")
 
 
@@ -84,7 +84,7 @@ class ArenaChange:
 
     index: int
     address: int
-    state: str
+    state: Change
     system: int
     in_use: int
     top: int
@@ -98,7 +98,7 @@ class OwnerChange:
     address: int | None
     type: str
     path: str | None
-    state: str
+    state: Change
     retained: int
     looks: list[int]
     chain: str | None = None
@@ -113,7 +113,7 @@ class HoleChange:
     size: int
     resident: int | None
     allocator: str
-    state: str
+    state: Change
     pins: list[str]
 
 
@@ -122,7 +122,7 @@ class FindingChange:
     """A finding of ``heap``, and what its advice is worth."""
 
     id: str
-    state: str
+    state: Change
     bytes: int
 
 
@@ -131,7 +131,7 @@ class Trend:
     """What rose from each look to the next, of three or more. ``kind``: "rss", "line" (of the ledger, by its id) or
     "type"."""
 
-    kind: str
+    kind: Rising
     name: str
     looks: list[int]
     rate: float
@@ -250,7 +250,7 @@ def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
     return sorted(changes, key=lambda change: -change.bytes)
 
 
-def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, str]]:
+def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, Change]]:
     """(either, before, after, state) of what is in one of two looks."""
     found = []
     for key in {**after, **before}:
@@ -341,7 +341,7 @@ def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
     return found
 
 
-def _hole(hole: Hole, state: str) -> HoleChange:
+def _hole(hole: Hole, state: Change) -> HoleChange:
     pins = [f"{beside.what} ({side})" for beside, side in ((hole.before, "below"), (hole.after, "above")) if beside]
     return HoleChange(hole.address, hole.size, hole.resident, hole.allocator, state, pins)
 
@@ -376,7 +376,7 @@ def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequen
     seconds = looks[-1].time - looks[0].time
     if len(looks) < 3 or seconds <= 0:
         return []
-    rows: list[tuple[str, str, list[Any]]] = [("rss", "RSS", [look.ledger.rss.bytes for look in looks])]
+    rows: list[tuple[Rising, str, list[Any]]] = [("rss", "RSS", [look.ledger.rss.bytes for look in looks])]
     rows += [("line", change.id, change.looks) for change in lines]
     rows += [("type", change.type, change.looks) for change in types]
     rising = [row for row in rows if None not in row[2] and _only_rises(row[2])]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike, without_subscripts
 from gdbheap.answers.accounting.rows import least_of_row
-from gdbheap.answers.holder_change import HolderChange
+from gdbheap.answers.holder_change import Change, HolderChange
 from gdbheap.answers.shared_out import MANY, VARIABLE
 from gdbheap.contents.postgresql.contexts import CONTEXT
 from gdbheap.contents.python.names.packages import LIBRARY, PACKAGE
@@ -137,7 +137,7 @@ def _change(
     is_least = any(one.at_least for one in found if one is not None) or any(
         is_unseen and size for is_unseen, size in zip((unseen[0], unseen[-1]), (looks[0], looks[-1]))
     )
-    state = "new" if unseen[0] else "gone" if unseen[-1] else "changed"
+    state: Change = "new" if unseen[0] else "gone" if unseen[-1] else "changed"
     more = None if first is None or last is None else last - first
     return HolderChange(
         row.path, row.kind, row.what, row.address, state, looks[-1] - looks[0], looks, more, counts, is_least, parts

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 __all__ = [
     "FASTEST", "MEMORY_ERROR", "AboveSize", "Bounds", "Cause", "Grows", "NearLimit", "Raised",
@@ -23,7 +23,7 @@ RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
 # What a sliding window is divided into.
 WINDOW_PARTS = 200
 NEVER = 1e9
-MEMORY_ERROR = "memory-error"
+MEMORY_ERROR: Final = "memory-error"
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cause:
     "soon" (at its limit in ``seconds``), "pressure" (full, and waiting for memory), "oom" (the kernel found no
     memory and looks for a process to kill), "memory-error" (Python raises MemoryError)."""
 
-    kind: str
+    kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
     size: int
     bound: int
     seconds: float | None = None

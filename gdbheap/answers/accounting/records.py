@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, Union
+from typing import Any, Literal, TypeVar, Union
 
 from gdbheap.documents import bounded
 from gdbheap.errors import UsageError
@@ -100,6 +100,8 @@ def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
         return Union[_type_of(node.left, names), _type_of(node.right, names)]
     if isinstance(node, ast.Subscript):
         inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if ast.unparse(node.value) == "Literal":
+            return Literal[tuple(ast.literal_eval(part) for part in inner)]
         return types.GenericAlias(_type_of(node.value, names), tuple(_type_of(part, names) for part in inner))
     if isinstance(node, ast.Attribute):
         return getattr(_type_of(node.value, names), node.attr, Any)
@@ -117,6 +119,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return _of_any_type(value, where)
     if origin is Union:
         return _first_that_fits(parts, value, where)
+    if origin is Literal and isinstance(value, str):
+        # A file may be of a later release, which knows more words.
+        return value
     if dataclasses.is_dataclass(origin) and isinstance(origin, type):
         return from_json(origin, value)
     if origin is list and isinstance(value, list):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from inspect import getsource
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from gdbheap.answers.accounting.records import SCHEMA, Target, renamed, type_of
 from gdbheap.findings.finding import Finding
@@ -163,6 +163,8 @@ def _value(hint: Any) -> dict[str, Any]:
         return {}
     if origin is Union:
         return _one_of([_value(part) for part in parts])
+    if origin is Literal:
+        return {"enum": parts}
     if origin in LISTS:
         return _list(parts)
     if origin is dict:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.answers.holder_change import GONE, NEW
 from gdbheap.report.text.numbers import address_text, arena_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
@@ -15,7 +16,7 @@ from gdbheap.report.words.holder_changes import growth_sentence, now_text
 from gdbheap.report.words.holder_changes import signed as _signed
 from gdbheap.report.words.verdict import program_text
 from gdbheap.snapshots.blocks import BlockChange
-from gdbheap.snapshots.difference import GONE, NEW, Compared, Difference, OwnerChange
+from gdbheap.snapshots.difference import Compared, Difference, OwnerChange
 
 __all__ = ["conclusion", "heading", "holder_text", "limit_sentence", "owner_text", "render"]
 
