@@ -430,8 +430,9 @@ def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any
 
 
 def steady(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document without what other processes change meanwhile: of the container, all but which one it is."""
+    """Return a document without what changes meanwhile: of the container, all but which one it is; how RSS changed."""
+    found = {key: value for key, value in document.items() if key != "meanwhile"}
     container = document.get("container")
-    if container is None:
-        return document
-    return {**document, "container": {key: container[key] for key in ("path", "version", "max")}}
+    if container is not None:
+        found["container"] = {key: container[key] for key in ("path", "version", "max")}
+    return found

@@ -7,7 +7,6 @@ its Pager, before whose file name SQLite (since 3.32) writes where the Pager is 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -31,7 +30,8 @@ NAMES = (b"main", b"temp")
 FLAGS, IS_TEMPORARY, HAS_NO_FILE = slice(16, 20), 0, 3
 # A Pager with what is allocated behind it, and its names.
 PAGER_BYTES, LONGEST_NAME = 8 << 10, 4 << 10
-BEFORE_NAME = struct.Struct("<QI")
+# Before a name: its Pager, and four bytes of zero.
+BEFORE_NAME, ZEROS = 12, bytes(4)
 MEMORY_NAME, MEMORY_VFS = b":memory:", b"memdb"
 
 
@@ -91,7 +91,9 @@ def _name_in(space: Space, pager: int) -> bytes | None:
     raw = space.read_available(pager, PAGER_BYTES)
     for word in space.machine.words_of(raw[: len(raw) - len(raw) % WORD]):
         at = word - pager
-        if BEFORE_NAME.size < at < len(raw) and BEFORE_NAME.unpack_from(raw, at - BEFORE_NAME.size) == (pager, 0):
+        if not BEFORE_NAME < at < len(raw) or raw[at - len(ZEROS) : at] != ZEROS:
+            continue
+        if space.machine.word_of(raw, at - BEFORE_NAME) == pager:
             return space.cstring(word, LONGEST_NAME)
     return None
 
