@@ -128,7 +128,7 @@ impl Sink for Written {
 }
 
 /// More words that may be round numbers are taken for references.
-const MOST_ROUNDS: usize = 1 << 12;
+const MOST_ROUNDS: usize = 4_000;
 
 /// A reference that may be a number (rounds.rs), `offset` bytes behind the start of its block.
 #[derive(Clone, Copy)]
