@@ -17,7 +17,7 @@ from support.gdb_side import runs
 from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap, python_program, running
 from support.terminal import on_terminal
 
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS, GROUPS
 from gdbheap.report.text.style import COLOURS
 
 NOUNS = [noun for noun in COMMANDS if noun]
@@ -309,3 +309,14 @@ def test_heap_is_understood(words: list[str], target: Running) -> None:
     told = gdbheap(*words, "--help")
     assert told.returncode == 0 and "Usage: gdbheap TARGET [" in told.stdout and "[--detail]" in told.stdout
     assert gdbheap("heap").returncode == 2
+
+
+def test_help_is_one_screen() -> None:
+    """It lists each command in its group, what the shell does itself too, in 60 lines; each help is in reach."""
+    shown = gdbheap("--help").stdout
+    assert len(shown.splitlines()) <= 60 and max(map(len, shown.splitlines())) <= 120
+    for title, nouns in GROUPS.items():
+        group = shown.split(f"\n{title}:\n")[1]
+        assert all(re.search(rf"^  {noun or 'PID'} +\w", group, re.MULTILINE) for noun in nouns), title
+    assert {noun for nouns in GROUPS.values() for noun in nouns} == set(COMMANDS)
+    assert all(re.search(rf"^  {verb} +\w", shown, re.MULTILINE) for verb in ("install", "help", "schema"))

@@ -12,7 +12,7 @@ from gdbheap.commands.surface.declaration import GDB, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help
-from gdbheap.commands.surface.registry import COMMANDS, GROUPS, HEAP_NOUN
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import present, status_of
 from gdbheap.environment import given
 from gdbheap.errors import UsageError
@@ -35,7 +35,10 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     if noun in VERBS:
         return VERBS[noun](rest), 0
     if wants_help(own_words(words)):
-        return (_help(_known(noun)) if noun else _overview()), 0
+        # Imported here: no other command needs it.
+        from gdbheap.commands.shell.help import help_of, overview
+
+        return (help_of(_known(noun)) if noun else overview()), 0
     return _answer(meant(_known(noun), rest), rest)
 
 
@@ -82,28 +85,6 @@ def _takes_value(word: str) -> bool:
     return any(option.takes_next and option.name == word for option in options)
 
 
-def _help(noun: str) -> str:
-    from gdbheap.commands.surface.help import help_text
-
-    command = COMMANDS[noun]
-    return help_text(command, command.shell_name, command.needs, extra_options(command))
-
-
-def _overview() -> str:
-    """``gdbheap --help``: what there is, then the help of the command without a noun."""
-    lines: list[str] = []
-    for title, nouns in GROUPS.items():
-        questions = {noun or "PID": COMMANDS[noun].question for noun in nouns}
-        lines += [f"{title}:", *(f"  {noun:<12} {what}" for noun, what in {**questions, **OWN.get(title, {})}.items())]
-    return "\n".join([
-        "gdbheap says where a process's memory went, down to the last page, and what to do about it.",
-        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]; of several: PID PID…, --children, --name, --cgroup",
-        "TARGET is a process id or the path of a core. NOUN is one of these, or left out:",
-        *lines,
-        "Exit status: 0 answered, 1 damaged or partial, 2 wrong usage, 3 not permitted, 4 no target, 5 not supported",
-    ])  # fmt: skip
-
-
 def _install(words: list[str]) -> str:
     from gdbheap.commands.shell.installation import install, remove
 
@@ -140,12 +121,5 @@ def _schema(words: list[str]) -> str:
     return dumps(schema_of({command.name: command.answer for command in found}), indent=1)
 
 
-# What the shell does itself, without a question about memory; what else help lists in a group.
+# What the shell does itself, without a question about memory.
 VERBS = {"install": _install, "schema": _schema}
-OWN = {
-    "Start here": {
-        "install": "Have gdb know these commands: gdb -p PID -ex heap (--remove: no longer)",
-        "help": "What a command does and shows: help NOUN, NOUN --help (also --version, --gdb-script)",
-    },
-    "Data and scripts": {"schema": "What each key of --json means: schema [NOUN]"},
-}
