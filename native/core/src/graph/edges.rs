@@ -7,7 +7,6 @@
 use super::csr::{Written, MANY};
 use super::ids::{Blocks, Found};
 use super::padding::{self, Padding};
-use super::rounds::is_round;
 use super::shapes::{self, shape_of, Form, FrameLayout, GraphLayout, KeysLayout, Shape};
 use crate::allocators::block::{Block, Place};
 use crate::allocators::walk::Visitor;
@@ -127,6 +126,8 @@ impl Sink for Written {
     }
 }
 
+/// Of 0.5, 0.75, 1.0 and 1.5 as floats, and of sizes and limits.
+const ROUND: u64 = 1 << 20;
 /// More words that may be round numbers are taken for references.
 const MOST_ROUNDS: usize = 4_000;
 
@@ -256,7 +257,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
     /// As `word`, of a word at `address` in the block that is drawn.
     #[inline(always)]
     fn word_at(&mut self, address: u64, pointer: u64, strength: u32) {
-        if self.word(pointer, strength) && strength == LIKELY && is_round(pointer) {
+        if self.word(pointer, strength) && strength == LIKELY && pointer % ROUND == 0 && pointer < LOW {
             self.note_round(address, pointer);
         }
     }

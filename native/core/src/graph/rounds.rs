@@ -7,26 +7,17 @@
 use super::edges::{Round, BUFFER, IDLE};
 use super::ids::{Blocks, Node};
 use super::padding::{self, Padding};
-use crate::python::strays::LOW;
 use gdbheap_access::bytes::word_at;
 use gdbheap_access::error::Cancelled;
 use gdbheap_access::work::Control;
 use std::collections::{HashMap, HashSet};
 
-/// Of 0.5, 0.75, 1.0 and 1.5 as floats, and of sizes and limits.
-const ROUND: u64 = 1 << 20;
 /// More of one kind are not asked.
 const MOST: u32 = 1 << 10;
 const HEAD: usize = 16;
 /// What precedes an object in its block is no longer.
 const LONGEST_HEAD: u64 = 32;
 const OFTEN: u32 = 1 << 20;
-
-/// Whether a word may be such a number.
-#[inline(always)]
-pub(crate) fn is_round(word: u64) -> bool {
-    word % ROUND == 0 && word < LOW
-}
 
 /// What else has the same in the same place: the number of a type, or the size and the looks of a block of C code.
 fn group(blocks: &Blocks<'_>, kind: u32, (address, size): (u64, u64)) -> u32 {
