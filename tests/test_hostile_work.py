@@ -23,6 +23,7 @@ from support.work import peak, steps
 
 from gdbheap._native import Space, SymbolTable
 from gdbheap.allocators.glibc.arenas import Glibc
+from gdbheap.answers.threads import threads as answers_of_threads
 from gdbheap.contents.cxx import kinds
 from gdbheap.contents.postgresql import contexts as postgresql
 from gdbheap.contents.python.objects import attributes, roots
@@ -455,6 +456,40 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
     target = Target("process", space=space, threads=[Thread(1, 7, 0, 0)])
     found = threads.Threads(target, module_of(PAGE), _Release(FIELDS))  # type: ignore[arg-type]
     assert len(found.states) == states and sum(len(state.frames) for state in found.states) == frames
+
+
+def test_threads_share_a_walk_of_the_graph(rng: random.Random) -> None:
+    """What variables retain is asked of the graph for all threads at once, however many there are said to be; and about
+    an object that many frames have once."""
+    asked = Counter[str]()
+
+    class Graph:
+        def retained_together(self, sets: list[list[int]]) -> list[int]:
+            asked["together"] += 1
+            return [sum(one) for one in sets]
+
+        def retained(self, numbers: list[int]) -> list[int]:
+            asked["alone"] += 1
+            return numbers
+
+        def find(self, address: int) -> int:
+            return address
+
+    def type_at(_address: int) -> str:
+        asked["types"] += 1
+        return "str"
+
+    counts = [rng.randrange(4) for _ in range(rng.randrange(50, 100))]
+    frame = threads.Frame(0, 0, "f", "f.py", 1, [threads.Local("name", 0, 5)], [], True)
+    states = [SimpleNamespace(thread=None, frames=[frame] * count) for count in counts]
+    references = SimpleNamespace(
+        graph=Graph(), roots=[], first_root=0, find=lambda _address: None, objects=SimpleNamespace(type_at=type_at)
+    )
+    interpreter = SimpleNamespace(threads=SimpleNamespace(states=states))
+    heap = SimpleNamespace(python=SimpleNamespace(references=references, interpreter=interpreter))
+    found = answers_of_threads(cast(Any, heap)).threads
+    assert [[running.retained for running in thread.frames] for thread in found] == [[5] * count for count in counts]
+    assert asked == {"together": 2, "alone": 1, "types": 1}
 
 
 BYTES, PAIRS, ENTRIES = {}, {"co_linetable": 1}, {"co_linetable": 1, "linetable_entries": 1}

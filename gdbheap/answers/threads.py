@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from gdbheap.contents.python.objects.references import References
 from gdbheap.contents.python.running.threads import Frame, Local, ThreadState
@@ -98,9 +99,13 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
         return Threads([_of_c(heap, thread) for thread in heap.target.threads])
     references = heap.python.references
     states = heap.python.interpreter.threads.states
+    known: dict[int, Variable] = {}
+    running = [_running(heap, references, frame, values, known) for state in states for frame in state.frames]
+    # Of all threads at once: each time goes over the whole graph.
+    retained = iter(_with_retained(references, running))
     found = []
     for state, kept in zip(states, _kept(references, states)):
-        frames = _with_retained(references, [_running(heap, references, frame, values) for frame in state.frames])
+        frames = list(islice(retained, len(state.frames)))
         if with_c and state.thread is not None:
             frames = _with_c(heap, state, frames)
         tid, name = (state.thread.tid, state.thread.name) if state.thread else (None, "")
@@ -163,8 +168,13 @@ def _is_loop(function: str) -> bool:
     return function.startswith(LOOPS)
 
 
-def _running(heap: Heap, references: References, frame: Frame, values: bool) -> Running:
-    variables = [_variable(heap, references, local, values) for local in frame.locals]
+def _running(heap: Heap, references: References, frame: Frame, values: bool, known: dict[int, Variable]) -> Running:
+    """A frame with its variables. ``known``: what was found out about objects already, by address: many frames may have
+    the same."""
+    for local in frame.locals:
+        if local.value not in known:
+            known[local.value] = _variable(heap, references, local, values)
+    variables = [replace(known[local.value], name=local.name) for local in frame.locals]
     seen = {variable.address: variable.size for variable in variables}
     return Running(frame.function, frame.file, frame.line, sum(seen.values()), variables)
 
