@@ -1502,6 +1502,8 @@ class Sweep:
     def add_blocks(self, space: Space, store: Store, start: int, owners: dict[str, int]) -> int: ...
     def finish(self) -> list[list[OwnerSum]]: ...
 
+class ComparedPages: ...
+
 class MimallocForm:
     name: Final[str]
     entry: Final[int]
@@ -2203,14 +2205,14 @@ def look_at(space: Space, blocks: Sequence[Place], mapped: Sequence[Range]) -> l
 def find_copies(space: Space, pages: Pages, buffers: Sequence[Range], holes: Sequence[Range]) -> list[Copied]: ...
 def read_once(space: Space, ranges: Sequence[Range], window: int = ...) -> int: ...
 def zero_pages(space: Space, ranges: Sequence[Range]) -> int: ...
+def compare_pages(
+    space: Space, other: Space, other_pages: Pages, path: str, ranges: Sequence[Range]
+) -> ComparedPages: ...
 def written_pages(
+    compared: ComparedPages,
     heaps: Heaps,
     layout: TypeLayout | None,
     statics: Sequence[Place],
-    other: Space,
-    other_pages: Pages,
-    path: str,
-    ranges: Sequence[Range],
     progress: Report | None = None,
 ) -> WrittenPages: ...
 def value_marks(

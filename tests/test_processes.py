@@ -11,16 +11,21 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support import kernel
+from support.attackers import STRANGER
 from support.installed import python_with
 from support.programs import SOURCES, gdbheap, interpreter_of, plain_environment, release_program, running
 
+from gdbheap.processes import family as families
 from gdbheap.processes.family import family as family_of
+from gdbheap.targets.process import Process
 
 COUNT = 20_000
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -223,6 +228,73 @@ def test_other_releases(release: str, tmp_path: Path) -> None:
     assert all(row["collector"] < COUNT * 72 / 20 for name, row in written.items() if name != "collect")
     (row,) = (row for row in found["types"] if row["type"] == "__main__.Touched")
     assert row["objects"] == COUNT
+
+
+@pytest.fixture()
+def stops(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """By stop the processes that stand then, one after the other. While answers are computed, one alone does."""
+    found: list[tuple[int, ...]] = []
+    standing: list[int] = []
+    stop, use = families.stopped, families.heap_use
+
+    @contextmanager
+    def recorded(folder: Any, *arguments: Any, **named: Any) -> Iterator[Process]:
+        with stop(folder, *arguments, **named) as process:
+            standing.append(process.folder.pid)
+            found.append(tuple(standing))
+            try:
+                yield process
+            finally:
+                standing.pop()
+
+    def alone(heap: Any) -> Any:
+        assert standing == [heap.target.folder.pid]
+        return use(heap)
+
+    monkeypatch.setattr(families, "stopped", recorded)
+    monkeypatch.setattr(families, "heap_use", alone)
+    return found
+
+
+def test_strangers_do_not_stand_for_each_other(stops: list[tuple[int, ...]]) -> None:
+    """Children of one parent that come from several execs, of other users where those can be had: each is stopped for
+    its own answers alone."""
+    users = [STRANGER, STRANGER + 1, None] if os.geteuid() == 0 else [None] * 3
+    with ExitStack() as running_ones:
+        pids = []
+        for user in users:
+            child = subprocess.Popen(["sleep", "1000"], user=user)
+            running_ones.callback(child.wait)
+            running_ones.callback(child.kill)
+            pids.append(child.pid)
+        found = family_of(pids, 10.0)
+    assert sorted(stops) == sorted((pid,) for pid in pids)
+    assert all(row.beside is None and row.note is None for row in found.processes)
+
+
+def test_a_sibling_stands_while_pages_are_compared(family: dict[str, int], stops: list[tuple[int, ...]]) -> None:
+    """Three workers beside a fourth: it is stopped once for each of them, while the answers of none are computed."""
+    pids = [family[name] for name in ("nothing", "refer", "collect", "write")]
+    found = family_of(pids, None)
+    beside = {row.pid: row.beside for row in found.processes}
+    assert all(row.written is not None for row in found.processes)
+    (first,) = (pid for pid in pids if list(beside.values()).count(pid) == 3)
+    assert sorted(stops) == sorted([*((pid,) for pid in pids), *beside.items()])
+    assert [pair[-1] for pair in stops if len(pair) == 2].count(first) == 3
+
+
+def test_a_sibling_stands_for_so_long(
+    family: dict[str, int], stops: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has stood still for as long as a process may be stopped, no more are compared with it, which they say."""
+    ticks = count(0, 100)
+    monkeypatch.setattr(families, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    pids = [family[name] for name in ("nothing", "refer", "collect", "write")]
+    found = family_of(pids, 60.0)
+    noted = [row for row in found.processes if row.note is not None]
+    assert len(noted) == 2 and all("--max-stop" in str(row.note) and row.written is None for row in noted)
+    assert all(row.heap is not None for row in found.processes)
+    assert sum(len(pair) == 2 for pair in stops) == 2
 
 
 def test_gone_and_without_memory(family: dict[str, int], tmp_path: Path) -> None:

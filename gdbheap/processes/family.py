@@ -1,14 +1,18 @@
 """Several processes in one answer: what each has, what they share, and what they could share.
 
 What the kernel counts is read while all of them stand still, so that it fits together; then one after the other is
-looked into, each beside the process whose pages it had at the fork: its parent, or without that a sibling."""
+looked into, each beside the process whose pages it had at the fork: its parent, or without that a sibling.
+
+What comes from another exec never stands still for it, and what does stands only while pages are compared, for all that
+are compared with it no longer than one process is stopped at a time."""
 
 from __future__ import annotations
 
 import resource
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -24,10 +28,10 @@ from gdbheap.host.procfs import Named, ProcessFolder
 from gdbheap.processes import accounts
 from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
 from gdbheap.processes.written_pages import (
+    Comparison,
     TypeCounts,
     Written,
-    compare,
-    is_fork,
+    exec_of,
     page_marks,
     total_types,
     total_written,
@@ -36,7 +40,7 @@ from gdbheap.processes.written_pages import (
 from gdbheap.targets import stopping
 from gdbheap.targets.chosen_processes import held as held_of_many
 from gdbheap.targets.chosen_processes import running
-from gdbheap.targets.process import Process, program_of, stopped
+from gdbheap.targets.process import Preparation, program_of, stopped
 
 __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 
@@ -46,6 +50,10 @@ LONGEST_STOP = 1.0
 # What is less than this share of all that they have is no advice.
 MIN_PERCENT = 1
 
+NOT_COMPARED = (
+    "it was not compared with process {}, which has stood still for that for {:.1f} s (--max-stop): give it longer"
+    " (--max-stop=SECONDS, 0 for no limit)"
+)
 # Said of a process whose memory is another user's, or closed.
 NOT_READ = "its memory cannot be read: 'gdbheap doctor PID' says why"
 
@@ -121,10 +129,17 @@ class Family:
 @dataclass
 class _Looks:
     """What was found out of the ``held`` processes one by one: types whose counts were written; by worker the marks of
-    its pages of values and the bytes of its objects by type, and both of the parents."""
+    its pages of values and the bytes of its objects by type, and both of the parents. ``beside``: by process the one
+    that it is compared with; ``stood``: how long each of these stood still for that; ``forking``: those of them that
+    are parents."""
 
     held: dict[int, ProcessFolder]
+    limit: float | None
     verdict_of: Verdict | None = None
+    progress: Progress | None = None
+    beside: dict[int, int] = field(default_factory=dict)
+    stood: dict[int, float] = field(default_factory=dict)
+    forking: set[int] = field(default_factory=set)
     types: list[TypeCounts] = field(default_factory=list)
     marks: dict[int, set[bytes]] = field(default_factory=dict)
     objects: dict[int, Counter[str]] = field(default_factory=dict)
@@ -153,10 +168,12 @@ def family(
         if reason is not None:
             raise GdbheapError(reason)
         raise NoTarget(f"none of {len(pids)} processes is there: ps -e lists those that run")
-    looks = _Looks(held, verdict_of)
+    looks = _Looks(held, limit, verdict_of, progress)
     if not quick:
         known = [member for member in members if member.pss is not None]
-        looked = {member.pid: _looked(member, _beside(member, known), limit, looks, progress) for member in known}
+        looks.beside = _relatives(known, held)
+        looks.forking = {member.parent for member in known if looks.beside.get(member.pid) == member.parent}
+        looked = {member.pid: _looked(member, looks) for member in known}
         members = [looked.get(member.pid, member) for member in members]
     members.sort(key=lambda member: -(member.rss or 0))
     compared = [member for member in members if member.written is not None]
@@ -227,44 +244,46 @@ def _sums(members: Iterable[Member]) -> Sums:
     return Sums(len(known), rss, pss, uss, max(0, pss - uss), swap)
 
 
-def _beside(member: Member, members: Sequence[Member]) -> list[int]:
-    """Whose pages it may have had at the fork: its parent, else siblings, those with the least of their own first."""
-    if any(other.pid == member.parent for other in members):
-        return [member.parent]
-    siblings = [other for other in members if other.parent == member.parent and other.pid != member.pid]
-    return [other.pid for other in sorted(siblings, key=lambda other: (other.uss or 0, other.pid))][:1]
+def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
+    """By process whose pages it may have had at the fork: its parent, else the sibling with the least of its own. None
+    of another exec: that would stand still for nothing."""
+    execs = {member.pid: exec_of(held[member.pid]) for member in members}
+    forked: dict[object, list[int]] = {}
+    for member in sorted(members, key=lambda member: (member.uss or 0, member.pid)):
+        forked.setdefault((execs[member.pid], member.parent), []).append(member.pid)
+    found = {}
+    for member in members:
+        own = execs[member.pid]
+        siblings = [pid for pid in forked[own, member.parent][:2] if pid != member.pid]
+        nearest = [member.parent] if execs.get(member.parent) == own else siblings[:1]
+        if own is not None and nearest:
+            found[member.pid] = nearest[0]
+    return found
 
 
-def _looked(
-    member: Member, others: Sequence[int], limit: float | None, looks: _Looks, progress: Progress | None
-) -> Member:
+def _looked(member: Member, looks: _Looks) -> Member:
     """The member with what its memory says."""
     try:
-        with _standing([*others, member.pid], limit, looks.held) as heaps:
-            heap = heaps.pop(member.pid)
-            heap.progress = progress
-            if heap.target.refusal is not None:
-                return replace(member, note=str(heap.target.refusal))
+        other = _prepared(looks.held.get(looks.beside.get(member.pid, 0)))
+        with stopped(looks.held[member.pid], looks.limit) as process:
+            heap = Heap(process)
+            heap.progress = looks.progress
+            if process.refusal is not None:
+                return replace(member, note=str(process.refusal))
             found = _used(member, heap, looks.verdict_of)
-            for pid, other in heaps.items():
-                found = _compared(found, heap, pid, other, looks)
-            return found
+            if member.pid in looks.forking:
+                looks.parents[member.pid] = page_marks(process, shared=True), _by_type(heap)
+            found = found if other is None else _compared(found, heap, other, looks)
+            return replace(found, note=found.note or process.cut_short)
     except Exception as error:
         return replace(member, note=reason_of(error))
 
 
-@contextmanager
-def _standing(pids: Sequence[int], limit: float | None, held: dict[int, ProcessFolder]) -> Iterator[dict[int, Heap]]:
-    """The heaps of those that can be stopped, all at once. Raises what the last one's stop raises."""
-    with ExitStack() as stack:
-        heaps = {}
-        for pid in pids:
-            try:
-                heaps[pid] = Heap(stack.enter_context(stopped(held[pid], limit)))
-            except Exception:
-                if pid == pids[-1]:
-                    raise
-        yield heaps
+def _prepared(folder: ProcessFolder | None) -> Preparation | None:
+    """What is there to be known of a process before it is stopped; None where it cannot be looked into."""
+    with suppress(GdbheapError):
+        return None if folder is None else Preparation(folder)
+    return None
 
 
 def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
@@ -284,19 +303,29 @@ def _holders(page: Ledger) -> list[MainHolder]:
     return sorted([*imported, *page.holders], key=lambda row: -(row.bytes if row.resident is None else row.resident))
 
 
-def _compared(found: Member, heap: Heap, pid: int, other: Heap, looks: _Looks) -> Member:
-    """With what its pages differ in from another's, if both come from one exec."""
-    here, there = heap.target, other.target
-    assert isinstance(here, Process) and isinstance(there, Process)
-    if there.refusal is not None or there.pages is None or not is_fork(here, there):
-        return found
-    written, types = compare(heap, other)
+def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> Member:
+    """With what its pages differ in from another's, if both come from one exec; noted where the other may not stand
+    still any longer."""
+    pid, limit, comparison = ready.folder.pid, looks.limit, Comparison(heap)
+    stood, is_read = looks.stood.get(pid, 0.0), False
+    if limit is None or stood < limit:
+        begun = time.monotonic()
+        try:
+            with stopped(ready.folder, None if limit is None else limit - stood, preparation=ready) as other:
+                is_read = comparison.read(other)
+                is_read = is_read and heap.target.cut_short is None and other.cut_short is None
+        except GdbheapError:
+            is_read = False
+        finally:
+            looks.stood[pid] = stood + time.monotonic() - begun
+    if not is_read:
+        is_up = limit is not None and looks.stood.get(pid, 0.0) >= limit
+        return replace(found, note=NOT_COMPARED.format(pid, limit)) if is_up else found
+    written, types = comparison.answer()
     looks.types += types
     if pid == found.parent:
         looks.marks[found.pid], looks.objects[found.pid] = _marks(heap), _by_type(heap)
         looks.parent_of[found.pid] = pid
-        if pid not in looks.parents:
-            looks.parents[pid] = page_marks(there, shared=True), _by_type(other)
     return replace(found, beside=pid, written=written)
 
 
@@ -315,6 +344,8 @@ def _preload(looks: _Looks) -> Advice:
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]
+        if not forked:
+            continue
         holders = Counter(mark for pid in forked for mark in looks.marks[pid] - marks)
         least += sum(count - 1 for count in holders.values() if count > 1) * resource.getpagesize()
         common = {kind: min(looks.objects[pid][kind] for pid in forked) for kind in looks.objects[forked[0]]}

@@ -11,16 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from gdbheap import _native
-from gdbheap.contents.python.objects.collector import count_frozen
+from gdbheap.contents.python.objects.collector import collector_at, count_frozen
 from gdbheap.errors import Fault, or_none
 from gdbheap.heap import Heap
-from gdbheap.host.procfs import exclusive_pages
+from gdbheap.host.procfs import ProcessFolder, exclusive_pages
 from gdbheap.layout import cpython
-from gdbheap.targets.process import Process, is_readable
+from gdbheap.targets.process import Process, executable, is_readable
 from gdbheap.targets.ranges import Ranges, intersect, joined, subtract
 from gdbheap.targets.target import AT_RANDOM
 
-__all__ = ["TypeCounts", "Written", "compare", "is_fork", "page_marks", "total_types", "total_written", "value_marks"]
+__all__ = ["Comparison", "TypeCounts", "Written", "exec_of", "is_fork", "page_marks", "total_types", "total_written",
+           "value_marks"]  # fmt: skip
 
 MARK = 16
 # The types of values that never change and that the collector does not track, by the modules that name them.
@@ -78,6 +79,17 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
     return sorted(found.values(), key=lambda row: (-row.bytes - row.recounted, row.type))
 
 
+def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
+    """Return what processes that come from one exec have in common, as the kernel says it without a stop: the program,
+    and the auxiliary vector with the addresses that it chose at random; None where it says nothing. What it says of
+    processes of one exec is the same, what it says of others hardly ever is: ``is_fork`` tells."""
+    try:
+        vector = folder.read("auxv")
+    except OSError:
+        return None
+    return (executable(folder), vector) if vector else None
+
+
 def is_fork(one: Process, other: Process) -> bool:
     """Whether two processes come from one exec: they have the auxiliary vector, with where the kernel's random bytes
     are, and these."""
@@ -103,24 +115,52 @@ def private_ranges(process: Process) -> Ranges:
     ]
 
 
-def compare(heap: Heap, other: Heap) -> tuple[Written, list[TypeCounts]]:
-    """The pages of a process beside another's of the same exec; both stand still. Raises Unsupported, OSError."""
-    here, there = heap.target, other.target
-    assert isinstance(here, Process) and isinstance(there, Process) and there.pages is not None
-    ranges = intersect(private_ranges(here), private_ranges(there))
-    objects = heap.python.objects_or_none
-    heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
-    layout, statics = (None, []) if objects is None else (objects.layout, _statics(heap))
-    progress = heap.labelled("comparing pages")
-    found = _native.written_pages(
-        heaps, layout, statics, there.space, there.pages, here.folder.path("pagemap"), ranges, progress
-    )
-    names = [] if objects is None else [(row, objects.names.name(row.type_address)) for row in found.types]
-    page = here.machine.page
-    has_collected = _has_collected(heap, other)
-    types = [_type_counts(row, name, page, has_collected) for row, name in names]
-    new = _alone(here, subtract(private_ranges(here), ranges))
-    return _written(found, new, page, has_collected), types
+class Comparison:
+    """The pages of a process beside another's. Both must stand still for ``read``, and the other for nothing else: what
+    takes as long as this process's objects do is done before and after. Raises Unsupported."""
+
+    def __init__(self, heap: Heap) -> None:
+        process, self._heap = heap.target, heap
+        assert isinstance(process, Process)
+        self._process = process
+        self._objects = heap.python.objects_or_none
+        collector = or_none(lambda: heap.python.collector)
+        frozen = 0 if collector is None else count_frozen(process.space, collector, MANY_FROZEN)
+        self._collector = None if frozen == MANY_FROZEN else collector
+        self._found: tuple[_native.ComparedPages, Ranges, bool] | None = None
+
+    def read(self, other: Process) -> bool:
+        """Compare the pages, if both come from one exec; return whether they do. Raises OSError."""
+        here = self._process
+        if other.refusal is not None or other.pages is None or not is_fork(here, other):
+            return False
+        ranges = intersect(private_ranges(here), private_ranges(other))
+        path = here.folder.path("pagemap")
+        compared = _native.compare_pages(here.space, other.space, other.pages, path, ranges)
+        self._found = compared, ranges, self._has_collected(other)
+        return True
+
+    def answer(self) -> tuple[Written, list[TypeCounts]]:
+        """By what the pages were written that were compared. Raises OSError."""
+        assert self._found is not None
+        (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
+        heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
+        layout, statics = (None, []) if objects is None else (objects.layout, _statics(self._heap))
+        found = _native.written_pages(compared, heaps, layout, statics, self._heap.labelled("comparing pages"))
+        names = [] if objects is None else [(row, objects.names.name(row.type_address)) for row in found.types]
+        page = here.machine.page
+        types = [_type_counts(row, name, page, has_collected) for row, name in names]
+        new = _alone(here, subtract(private_ranges(here), ranges))
+        return _written(found, new, page, has_collected), types
+
+    def _has_collected(self, other: Process) -> bool:
+        """Whether the collector has run over all objects since the two parted, in either; not where they were frozen.
+        The other's is where this process has it."""
+        one = self._collector
+        two = None if one is None else collector_at(other.space, one)
+        if one is None or two is None:
+            return False
+        return bool(one.collections) and one.collections[-1:] != two.collections[-1:]
 
 
 def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: bool) -> TypeCounts:
@@ -146,14 +186,6 @@ def _statics(heap: Heap) -> list[tuple[int, int]]:
         except Fault:
             continue
     return found
-
-
-def _has_collected(heap: Heap, other: Heap) -> bool:
-    """Whether the collector has run over all objects since the two parted, in either; not where they were frozen."""
-    one, two = or_none(lambda: heap.python.collector), or_none(lambda: other.python.collector)
-    if one is None or two is None or count_frozen(heap.target.space, one, MANY_FROZEN) == MANY_FROZEN:
-        return False
-    return bool(one.collections) and one.collections[-1:] != two.collections[-1:]
 
 
 def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> Written:

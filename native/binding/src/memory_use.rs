@@ -213,30 +213,43 @@ impl From<memory_use::Written> for WrittenPages {
     }
 }
 
-/// By what the pages of `ranges` that a process has alone were written since it shared them with `other`, by its `pagemap`
-/// file. `layout`: of its Python objects, where it has some; `statics`: `(address, address of the type)` of those in no
-/// block. Both must stand still. Raises OSError, KeyboardInterrupt.
+/// The pages that a process has alone beside those of another.
+#[pyclass(frozen)]
+pub struct ComparedPages(memory_use::Compared);
+
+/// Compares the pages of `ranges` that a process has alone, by its `pagemap` file, with those of `other`. Both must stand
+/// still until this is done. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
-#[pyo3(signature = (heaps, layout, statics, other, other_pages, path, ranges, progress=None))]
-pub fn written_pages(
+pub fn compare_pages(
     py: Python<'_>,
-    heaps: &Heaps,
-    layout: Option<Given<TypeLayout>>,
-    statics: Vec<Place>,
+    space: &Space,
     other: &Space,
     other_pages: &Pages,
     path: &str,
     ranges: Vec<Range>,
+) -> PyResult<ComparedPages> {
+    let (here, page) = (&space.0, space.0.page());
+    let compared = watched(py, None, |watcher| {
+        memory_use::compare(watcher, here, &other.0, &other_pages.0, sharing(watcher, path, &ranges, page)?)
+    })?;
+    Ok(ComparedPages(compared))
+}
+
+/// By what the pages were written since the two processes shared them. `layout`: of the Python objects of the one that has
+/// them, where it has some; `statics`: `(address, address of the type)` of those in no block. Raises KeyboardInterrupt.
+#[pyfunction]
+#[pyo3(signature = (compared, heaps, layout, statics, progress=None))]
+pub fn written_pages(
+    py: Python<'_>,
+    compared: &ComparedPages,
+    heaps: &Heaps,
+    layout: Option<Given<TypeLayout>>,
+    statics: Vec<Place>,
     progress: Option<Report>,
 ) -> PyResult<WrittenPages> {
-    let (lent, layout, page) = (heaps.0.lend(), layout.map(|layout| layout.0), heaps.0.space.page());
-    let (layout, statics) = (layout.as_ref(), &statics[..]);
-    let fork = memory_use::Fork { heaps: lent, layout, statics, other: &other.0, other_pages: &other_pages.0, page };
-    let look = |watcher: &dyn gdbheap_core::Watcher| {
-        memory_use::written(watcher, &fork, sharing(watcher, path, &ranges, page)?)
-    };
-    Ok(watched(py, progress, look)?.into())
+    let layout = layout.map(|layout| layout.0);
+    let by = memory_use::Explained { heaps: heaps.0.lend(), layout: layout.as_ref(), statics: &statics };
+    Ok(watched(py, progress, |watcher| memory_use::written(watcher, &by, &compared.0))?.into())
 }
 
 /// The same marks of the pages that a process has alone and on which only objects of the types at these addresses lie, of

@@ -45,7 +45,7 @@ WINDOW = 1 << 20
 class Collector:
     """What the collector says of itself, youngest generation first. ``frozen``: whether gc.freeze() has put objects
     aside. ``collections``: how often each generation was collected, with the younger ones; empty where that is not
-    there. ``permanent``: the head of the list of those objects."""
+    there. ``permanent``: the head of the list of those objects. ``head``: the size of PyGC_Head."""
 
     address: int
     enabled: bool
@@ -54,6 +54,7 @@ class Collector:
     frozen: bool
     collections: tuple[int, ...] = ()
     permanent: int = 0
+    head: int = 0
 
     @property
     def is_off(self) -> bool:
@@ -71,6 +72,12 @@ def find_collector(
         return None
     found = next(_search(space, shape, data), None)
     return found or next(_search(space, shape, _around(interpreters())), None)
+
+
+def collector_at(space: _native.Space, alike: Collector) -> Collector | None:
+    """The collector of a process that comes from the same exec as the one of ``alike``, which is at the same place;
+    None where it is not."""
+    return _read(space, SHAPES[alike.head], alike.address)
 
 
 def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
@@ -130,7 +137,7 @@ def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
         return None
     thresholds, counts = zip(*pairs)
     collections = tuple(stats) if all(number < MOST_COLLECTIONS for number in stats) else ()
-    return Collector(address, enabled, thresholds, counts, frozen, collections, permanent)
+    return Collector(address, enabled, thresholds, counts, frozen, collections, permanent, shape.head)
 
 
 def _is_head(space: _native.Space, address: int) -> bool:

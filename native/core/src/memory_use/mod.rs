@@ -15,4 +15,4 @@ pub use copies::{find_copies, Copied};
 pub use packing::{copying, packing, PackedSize};
 pub use pins::{pins, Kept, Pins, Totals};
 pub use sweep::{Owners, Row, Sum, Sweep};
-pub use written::{page_marks, pages_of_types, written, CountsOf, Fork, Written};
+pub use written::{compare, page_marks, pages_of_types, written, Compared, CountsOf, Explained, Written};

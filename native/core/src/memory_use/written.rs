@@ -67,7 +67,7 @@ struct Seen {
 
 /// The pages of a process beside another's: a bit a word for what differs, what of that is a count, and what is the
 /// collector's.
-struct Compared {
+pub struct Compared {
     page: PageSize,
     own: Vec<u64>,
     is_there: Vec<AtomicBool>,
@@ -303,33 +303,36 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// The process whose pages are looked at, beside the other: what may differ. `statics`: objects that lie in no block, each
-/// with its type.
-pub struct Fork<'a> {
+/// Compares the pages that one process has alone, `sharing`, with those of the other, which is not needed any more then.
+pub fn compare(
+    watcher: &dyn Watcher,
+    here: &Space,
+    other: &Space,
+    other_pages: &Pages,
+    sharing: Sharing,
+) -> Result<Compared> {
+    let compared = Compared::new(here.page(), sharing);
+    let work = |_: &mut (), run: &_, control: &Control| {
+        compared.compare(*run, here, other, other_pages);
+        control.advance(0)
+    };
+    here.task(watcher, None).run(&compared.runs(), || (), work)?;
+    Ok(compared)
+}
+
+/// What explains differences of pages: a process's blocks, with the layout of its objects if it has some. `statics`:
+/// objects that lie in no block, each with its type.
+pub struct Explained<'a> {
     pub heaps: Heaps<'a>,
     pub layout: Option<&'a TypeLayout>,
     pub statics: &'a [(u64, u64)],
-    pub other: &'a Space,
-    pub other_pages: &'a Pages,
-    pub page: PageSize,
 }
 
 /// By what the pages of its own were written.
-pub fn written(watcher: &dyn Watcher, fork: &Fork<'_>, sharing: Sharing) -> Result<Written> {
-    let compared = Compared::new(fork.page, sharing);
-    let here = fork.heaps.space;
-    let task = here.task(watcher, None);
-    task.run(
-        &compared.runs(),
-        || (),
-        |_, run, control| {
-            compared.compare(*run, here, fork.other, fork.other_pages);
-            control.advance(0)
-        },
-    )?;
+pub fn written(watcher: &dyn Watcher, by: &Explained<'_>, compared: &Compared) -> Result<Written> {
     let mut types: BTreeMap<u64, CountPlaces> = BTreeMap::new();
-    if let Some(layout) = fork.layout {
-        for (address, found) in marked(watcher, fork, layout, &compared)? {
+    if let Some(layout) = by.layout {
+        for (address, found) in marked(watcher, by, layout, compared)? {
             let row = types.entry(address).or_default();
             row.objects += found.objects;
             row.changed.extend(found.changed);
@@ -355,19 +358,19 @@ type ByType = HashMap<u64, CountPlaces>;
 
 fn marked(
     watcher: &dyn Watcher,
-    fork: &Fork<'_>,
+    by: &Explained<'_>,
     layout: &TypeLayout,
     compared: &Compared,
 ) -> Result<impl Iterator<Item = (u64, CountPlaces)>> {
-    let Jobs { jobs, total } = fork.heaps.jobs();
-    let init = || (Walk::new(fork.heaps), Marker::new(fork.heaps, layout, compared));
+    let Jobs { jobs, total } = by.heaps.jobs();
+    let init = || (Walk::new(by.heaps), Marker::new(by.heaps, layout, compared));
     let work = |(walk, marker): &mut (Walk<'_>, Marker<'_>), job: &_, control: &Control| walk.run(job, control, marker);
     let mut rows: Vec<ByType> = Vec::new();
-    for (_, marker) in fork.heaps.space.task(watcher, Some(total)).run(&jobs, init, work)? {
+    for (_, marker) in by.heaps.space.task(watcher, Some(total)).run(&jobs, init, work)? {
         rows.push(marker.found);
     }
-    let mut rest = Marker::new(fork.heaps, layout, compared);
-    fork.statics.iter().for_each(|(address, kind)| rest.count(*address, *kind));
+    let mut rest = Marker::new(by.heaps, layout, compared);
+    by.statics.iter().for_each(|(address, kind)| rest.count(*address, *kind));
     rows.push(rest.found);
     Ok(rows.into_iter().flatten())
 }
