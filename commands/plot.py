@@ -40,8 +40,9 @@ def _answer(files: tuple[str, ...], options: Options) -> Plotted:
     cut = [file for file, found in series.items() if found.cut]
     answer = Plotted(options.file, 0, extents, len(processes) - len(drawn), cut)
     data = picture(drawn, "png" if form == "png" else "svg")
-    write_bytes(options.file, data if form != "html" else page(data, extents, notes_of(answer)), options.mode)
-    return Plotted(options.file, os.stat(options.file).st_size, extents, answer.not_drawn, cut)
+    written = data if form != "html" else page(data, extents, notes_of(answer))
+    write_bytes(options.file, written, options.mode)
+    return Plotted(options.file, len(written), extents, answer.not_drawn, cut)
 
 
 def _render(shown: Shown[Plotted, Options]) -> str:

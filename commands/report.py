@@ -69,7 +69,7 @@ class _Made:
 def _answer(subject: Reported, options: Options) -> Page:
     made = _made(subject, options)
     write_bytes(options.file, made.data, options.mode)
-    return Page(options.file, os.stat(options.file).st_size, made.about, made.missing, made.is_blind)
+    return Page(options.file, len(made.data), made.about, made.missing, made.is_blind)
 
 
 def _made(subject: Reported, options: Options) -> _Made:

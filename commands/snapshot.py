@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -39,11 +38,11 @@ class Options(Filed):
 def _answer(heap: Heap, options: Options) -> Written:
     heap.disclosure.contents = options.with_contents
     look = take(heap, options.owners or None, options.blocks)
-    write(options.file, look, options.mode)
+    size = write(options.file, look, options.mode)
     found = look.snapshot
     return Written(
         options.file,
-        os.stat(options.file).st_size,
+        size,
         found.time,
         len(found.ledger.ledger),
         len(found.objects.types) if found.objects else 0,

@@ -78,9 +78,11 @@ def test_a_planted_file_is_not_run(way: str, planted: Path, target: Running, env
 
 
 def test_no_warning_without_a_file(tmp_path: Path, environment: dict[str, str]) -> None:
-    """A folder of the name is none that gdb would run, and neither is our own script."""
+    """A folder of the name is none that gdb would run, and neither is our own script, or a link to it."""
     (tmp_path / "gdbheap").mkdir()
-    for folder in (tmp_path, script().parent):
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "gdbheap").symlink_to(script())
+    for folder in (tmp_path, tmp_path / "linked", script().parent):
         assert gdb(["-batch", "-ex", "print 6 * 7"], environment, folder).stderr == ""
 
 

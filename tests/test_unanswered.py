@@ -26,6 +26,7 @@ from gdbheap.host.file_systems import FileSystems, find_answering
 from gdbheap.host.mounts import parse_mounts
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.tmpfs import _of_tmpfs
+from gdbheap.loader import START
 from gdbheap.refusals.refusal import check as machine_of_process
 from gdbheap.sampling.sampled_process import Moment, Watched
 from gdbheap.targets.chosen_processes import Programs
@@ -230,10 +231,60 @@ def test_nobody_waits_for_a_path_that_somebody_names() -> None:
                 process.communicate()
 
 
+# Looks up what others have planted in the current folder: one line, a list.
+PLANTED = """
+from contextlib import suppress
+from gdbheap.commands.shell.lines import _is_at_home
+from gdbheap.commands.shell.words import completions
+from gdbheap.errors import UsageError
+from gdbheap.files import is_stream
+from gdbheap.tracing.replay_settings import library_of
+found = [completions("snapshot ", ""), completions("snapshot ", "planted/"), _is_at_home("planted/x/history")]
+with suppress(UsageError):
+    found.append(library_of("./planted"))
+print([*found, is_stream("planted/x")])
+"""
+INSTALLS = """
+import sys
+from gdbheap.commands.shell import acting
+from gdbheap.commands.shell.main import main
+acting.SECONDS = 1.0
+sys.exit(main(["install"]))
+"""
+
+
+@needs_root
+def test_nobody_waits_for_what_another_has_planted() -> None:
+    """Links in another user's folder lead to the files of a process that keeps the lock of its memory map: for Tab in
+    a session, an allocator, a file to be written, ``gdbheap install`` in that user's home, the start of gdb there."""
+    with place(0o755) as folder, mapped("locked", folder) as pid:
+        wait_for(lambda: waits(pid), "no thread waits in mmap()")
+        trap, home, here = f"/proc/{pid}/map_files/1000-2000", folder / "home", folder / "here"
+        links = {home / ".gdbinit": f"{trap}/x", here / "planted": trap, here / "gdbheap": trap}
+        for link, target in links.items():
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(target)
+            for path in (link, link.parent):
+                os.chown(path, USER, USER, follow_symlinks=False)
+        done = run([sys.executable, "-I", "-c", PLANTED], here)
+        assert done.stdout == "[['gdbheap', 'planted'], [], False, False]\n", done.stderr
+        done = run([str(GDBHEAP), "watch", str(os.getpid()), "--rss=1T", "--run=here/planted", "--duration=1"], folder)
+        assert done.returncode == 2 and "there is no program" in done.stderr, done.stderr
+        done = run(["env", "-u", "XDG_CONFIG_HOME", f"HOME={home}", sys.executable, "-I", "-c", INSTALLS], folder)
+        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "nobody answers" in done.stderr
+        if shutil.which("gdb") is not None:
+            done = run(["gdb", "-nx", "-q", "-batch", "-x", str(START), "-ex", "print 6 * 7"], here)
+            assert "= 42" in done.stdout and "current folder has a file" in done.stderr
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder)
+
+
 def run_in(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run gdbheap in a folder."""
-    command = [str(GDBHEAP), *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder)
+    return run([str(GDBHEAP), *words], folder)
 
 
 @needs_root

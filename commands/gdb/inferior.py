@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ import gdb
 from gdbheap.commands.gdb.remote_files import RemoteFiles
 from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.errors import GdbheapError, NoTarget, Unsupported, UsageError, one_line
-from gdbheap.files import temporary_folder
+from gdbheap.files import hold_file, temporary_folder
 from gdbheap.host.procfs import STATE, ProcessFolder, stat_fields
 from gdbheap.machines.machine import READ_TITLES, Machine, machine_of_gdb
 from gdbheap.targets.core import Core
@@ -126,8 +127,17 @@ def program() -> str | None:
 def sysroot() -> str | None:
     """The folder that gdb takes for the target's root folder ("set sysroot"), if it is one of this machine."""
     folder = str(gdb.parameter("sysroot") or "")
-    real = os.path.realpath(folder) if os.path.isabs(folder) else "/"
-    return real if real != "/" and os.path.isdir(real) else None
+    if not os.path.isabs(folder):
+        return None
+    try:
+        held = hold_file(folder)
+    except (OSError, ValueError):
+        return None
+    try:
+        real = os.readlink(f"/proc/self/fd/{held.descriptor}")
+    finally:
+        os.close(held.descriptor)
+    return real if real != "/" and stat.S_ISDIR(held.mode) else None
 
 
 @contextlib.contextmanager

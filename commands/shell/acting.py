@@ -1,48 +1,107 @@
-"""Root acts in another user's folders with that user's rights: no link there leads it where the user may not go."""
+"""Work in a child, where another user has a say: with his rights no link there leads root where he may not go, and
+what he stops, or has wait for a file that nobody answers for, is ended and left alone."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import select
+import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from gdbheap.errors import GdbheapError, one_line
 
-__all__ = ["as_user"]
+__all__ = ["apart", "as_user"]
 
 FAILED = 1
+# How long it may take, and how long its end.
+SECONDS, PARTING_SECONDS = 10.0, 1.0
+PART = 1 << 16
 
 
 def as_user(uid: int, act: Callable[[], str]) -> str:
     """Return what ``act`` returns in a child with the rights of the user ``uid`` and no others. Raises GdbheapError,
-    also for one that it raises. The child may not be able to import anything: ``act`` needs nothing more."""
+    also for one that it raises, and where it takes too long. The child may not be able to import anything: ``act``
+    needs nothing more."""
+    return _in_child(f"what was done as user {uid}", lambda: _become(uid), act)
+
+
+def apart(what: str, act: Callable[[], str]) -> str:
+    """Return what ``act`` returns in a child with our own rights. ``what`` it is, for messages. Raises as
+    ``as_user``."""
+    return _in_child(what, lambda: None, act)
+
+
+def _in_child(what: str, become: Callable[[], None], act: Callable[[], str]) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _act(uid, act, writing)
+        _act(what, become, act, writing)
     os.close(writing)
-    with open(reading, encoding="utf-8", errors="surrogateescape") as stream:
-        said = stream.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        heard = _heard(reading)
+        status = None if heard is None else _status(child)
+    except BaseException:
+        _end(child)
+        raise
+    finally:
+        os.close(reading)
+    if heard is None or status is None:
+        _end(child)
+        why = "somebody stopped it, or nobody answers for a file on its way"
+        raise GdbheapError(f"{what} took longer than {SECONDS:g} s, and was ended: {why}")
+    said = heard.decode("utf-8", "surrogateescape")
     if status:
-        error = GdbheapError(said or f"what was done as user {uid} ended with status {status}")
+        error = GdbheapError(said or f"{what} ended with status {status}")
         error.status = max(status, FAILED)
         raise error
     return said
 
 
-def _act(uid: int, act: Callable[[], str], writing: int) -> NoReturn:
+def _heard(reading: int) -> bytes | None:
+    """Return what a child said until its end; None where that takes too long."""
+    said, end, poll = b"", time.monotonic() + SECONDS, select.poll()
+    poll.register(reading, select.POLLIN)
+    while poll.poll(max(0.0, 1000 * (end - time.monotonic()))):
+        part = os.read(reading, PART)
+        if not part:
+            return said
+        said += part
+    return None
+
+
+def _status(child: int) -> int | None:
+    """Return how a child that is ending ended; None where it does not."""
+    end = time.monotonic() + PARTING_SECONDS
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.001)
+    return None
+
+
+def _end(child: int) -> None:
+    """End a child, also one that is stopped; one that the kernel does not let go is left alone."""
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(child, signal.SIGKILL)
+        _status(child)
+
+
+def _act(what: str, become: Callable[[], None], act: Callable[[], str], writing: int) -> NoReturn:
     """Be the child: never return into what the parent does."""
     status = FAILED
     try:
-        _become(uid)
+        become()
         said, status = act(), 0
     except GdbheapError as error:
         said, status = str(error), error.status
     except BaseException as error:
-        said = f"not done as user {uid}: {one_line(error)}"
+        said = f"{what} failed: {one_line(error)}"
     try:
         os.write(writing, said.encode("utf-8", "surrogateescape"))
     finally:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 
-from gdbheap.commands.shell.acting import as_user
+from gdbheap.commands.shell.acting import apart, as_user
 from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
 from gdbheap.files import write_bytes
 from gdbheap.files.trust import OWN, SHARED, is_trusted, kind_of_folder
@@ -139,8 +139,10 @@ def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
     """Return what ``act`` returns. Root acts with the rights of the user whose home it is. Raises GdbheapError."""
-    others = {owner for path in _candidates(environment) for owner in _owners(path)} - {ROOT}
-    if os.geteuid() != ROOT or not others:
+    if os.geteuid() != ROOT:
+        return act()
+    others = _owners(_candidates(environment)) - {ROOT}
+    if not others:
         return act()
     if len(others) > 1:
         users = " and ".join(map(str, sorted(others)))
@@ -148,8 +150,15 @@ def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], s
     return as_user(others.pop(), act)
 
 
-def _owners(path: Path) -> set[int]:
-    """Return the users whose the file and all folders above it are, as the path is written and where it leads."""
+def _owners(paths: list[Path]) -> set[int]:
+    """Return the users whose the files and all folders above them are, as the paths are written and where they lead.
+    Raises GdbheapError where nobody answers for one of them."""
+    what = "the look at where HOME and XDG_CONFIG_HOME lead"
+    found = apart(what, lambda: " ".join(str(owner) for path in paths for owner in _owners_of(path)))
+    return set(map(int, found.split()))
+
+
+def _owners_of(path: Path) -> set[int]:
     written = Path(os.path.abspath(path))
     leads = Path(os.path.realpath(path))
     found = set()

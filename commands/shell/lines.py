@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Protocol
 
 from gdbheap.errors import UsageError
-from gdbheap.files import PRIVATE, make_folder, open_to_append, open_to_read
+from gdbheap.files import PRIVATE, hold_file, make_folder, open_to_append, open_to_read
 
 __all__ = ["Lines", "history_file", "opened_lines"]
 
@@ -146,9 +146,18 @@ def _is_read_whole(descriptor: int) -> bool:
 def _is_at_home(history: str) -> bool:
     """Return whether the folder that is there already is ours: root leaves no files in a user's home."""
     folder = os.path.dirname(history)
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return os.lstat(folder).st_uid in (0, os.geteuid())
+    while True:
+        try:
+            held = hold_file(folder, False).descriptor
+        except (FileNotFoundError, NotADirectoryError):
+            folder = os.path.dirname(folder)
+            continue
+        except (OSError, ValueError):
+            return False
+        try:
+            return os.fstat(held).st_uid in (0, os.geteuid())
+        finally:
+            os.close(held)
 
 
 def _remember(readline: ModuleType, history: str | None, before: int) -> None:

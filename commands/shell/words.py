@@ -13,6 +13,7 @@ from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN, SHELL_ONLY
 from gdbheap.errors import UsageError
+from gdbheap.files import open_folder
 
 __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_command", "split"]
 
@@ -96,10 +97,16 @@ def _paths(start: str) -> Iterator[str]:
     """The paths that begin so. What would need quotes, as what drives a terminal does, is left out."""
     folder, name = os.path.split(start)
     try:
-        with os.scandir(os.path.expanduser(folder) or ".") as entries:
-            found = [_path(folder, entry) for entry, _ in zip(entries, range(MOST_PATHS)) if _is_meant(entry, name)]
+        number = open_folder(os.path.expanduser(folder) or ".")
     except (OSError, ValueError):
         return
+    try:
+        with os.scandir(number) as entries:
+            found = [_path(folder, entry) for entry, _ in zip(entries, range(MOST_PATHS)) if _is_meant(entry, name)]
+    except OSError:
+        return
+    finally:
+        os.close(number)
     # A home's sign alone would need quotes too.
     yield from sorted(path for path in found if shlex.quote(rest := path.removeprefix("~")) == rest)
 
@@ -109,4 +116,5 @@ def _is_meant(entry: os.DirEntry[Any], name: str) -> bool:
 
 
 def _path(folder: str, entry: os.DirEntry[str]) -> str:
-    return os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
+    # Where a link leads nobody may answer.
+    return os.path.join(folder, entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")

@@ -22,6 +22,7 @@ from gdbheap.files import (
     check_folder,
     check_place,
     check_writable,
+    is_folder,
     make_folder,
     not_written,
     replacing,
@@ -76,7 +77,7 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
         raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
     if not is_url(path) and not parts:
         check_folder(path, files.is_ours)
-    elif not is_url(path) and os.path.isdir(path):
+    elif not is_url(path) and is_folder(path):
         check_place(path)
     elif not is_url(path):
         check_folder(path, files.is_ours)
@@ -114,8 +115,9 @@ def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
         raise Unsupported(f"{source.name}: no graph of references is known of it")
     with replacing(path, mode) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as text:
         nodes = write_graph(text, found)
-    name = os.path.basename(path)
-    return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, name, os.stat(path).st_size)])
+        text.flush()
+        size = os.fstat(stream.fileno()).st_size
+    return Exported(path, "heapsnapshot", 1, [TableFile("graph", nodes, os.path.basename(path), size)])
 
 
 def _alone(look: Gathered, path: str, form: str, terms: Terms) -> list[TableFile]:

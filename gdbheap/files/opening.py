@@ -20,6 +20,7 @@ __all__ = [
     "Hold",
     "find_file",
     "hold_file",
+    "is_file",
     "is_folder",
     "open_folder",
     "open_inside",
@@ -62,6 +63,12 @@ def find_file(path: str, follows: bool = True) -> HeldFile | None:
         return None
     os.close(held.descriptor)
     return held
+
+
+def is_file(path: str) -> bool:
+    """Return whether such a path leads to a regular file."""
+    found = find_file(path)
+    return found is not None and stat.S_ISREG(found.mode)
 
 
 def is_folder(path: str) -> bool:

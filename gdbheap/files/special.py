@@ -8,6 +8,7 @@ import re
 import stat
 import time
 
+from gdbheap import _native
 from gdbheap.files.folders import HeldFolder
 from gdbheap.files.refusing import name_of_user, refused
 from gdbheap.files.trust import is_trusted
@@ -35,9 +36,13 @@ def own_descriptor(path: str) -> int | None:
 def is_stream(path: str) -> bool:
     """Return whether a path means one of our own descriptors, a device or a pipe: nothing is kept there."""
     try:
-        return own_descriptor(path) is not None or is_special(os.lstat(path))
+        if own_descriptor(path) is not None:
+            return True
+        held = _native.hold_file(path, False)
     except (OSError, ValueError):
         return False
+    os.close(held.descriptor)
+    return _is_special(held.mode)
 
 
 def duplicate(path: str, number: int) -> int:
@@ -50,7 +55,11 @@ def duplicate(path: str, number: int) -> int:
 
 def is_special(status: os.stat_result) -> bool:
     """Return whether it is a device, a pipe or a socket: written to where it is, and never replaced."""
-    return not any(check(status.st_mode) for check in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
+    return _is_special(status.st_mode)
+
+
+def _is_special(mode: int) -> bool:
+    return not any(check(mode) for check in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
 
 
 def why_not_special(status: os.stat_result) -> str | None:

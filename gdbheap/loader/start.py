@@ -6,6 +6,7 @@ in the current folder: gdb would run that one for ``-x gdbheap``. The script ``g
 from __future__ import annotations
 
 import os
+import stat
 
 import gdb
 
@@ -137,8 +138,15 @@ def _is_taken(name: str) -> bool:
 
 
 def _look_here() -> None:
-    """Warn of a file that gdb would run for ``-x gdbheap``, in one line."""
-    if os.path.isfile("gdbheap") and not os.path.samefile("gdbheap", SCRIPT):
+    """Warn of a file that gdb would run for ``-x gdbheap``, in one line. A link is not followed, whatever it leads to:
+    whoever planted it may have it lead to where a look waits for ever."""
+    try:
+        status = os.lstat("gdbheap")
+        leads = os.readlink("gdbheap") if stat.S_ISLNK(status.st_mode) else None
+    except OSError:
+        return
+    is_own = leads == SCRIPT if leads is not None else os.path.samestat(status, os.lstat(SCRIPT))
+    if not is_own and (leads is not None or stat.S_ISREG(status.st_mode)):
         words = "the current folder has a file 'gdbheap', which 'gdb -x gdbheap' would run; 'heap' does not run it"
         gdb.write("gdbheap: " + words + "\n", gdb.STDERR)
 

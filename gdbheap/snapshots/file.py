@@ -51,19 +51,20 @@ MAX_BLOCKS = 1 << 31
 COPIES = 3
 
 
-def write(path: str, look: Look, mode: int = PRIVATE) -> None:
-    """Write a snapshot. Raises UsageError where that is not possible."""
+def write(path: str, look: Look, mode: int = PRIVATE) -> int:
+    """Write a snapshot. Returns the bytes of its file. Raises UsageError where that is not possible."""
     keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
-    with (
-        replacing(path, mode) as stream,
-        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive,
-    ):
-        archive.writestr(ENTRY, text)
-        for name in _columns_in(look.snapshot):
-            # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
-            column = getattr(look.columns, name)
-            archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
+    with replacing(path, mode) as stream:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive:
+            archive.writestr(ENTRY, text)
+            for name in _columns_in(look.snapshot):
+                # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
+                column = getattr(look.columns, name)
+                archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
+        stream.flush()
+        size = os.fstat(stream.fileno()).st_size
+    return size
 
 
 def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ It holds answers as they are, so that whatever compares two of them compares wha
 from __future__ import annotations
 
 import math
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -161,10 +160,7 @@ def take(
 
 def time_of(heap: Heap) -> float:
     """When a target was looked at, in seconds since 1970: of a core when its file was written last."""
-    if heap.target.kind == "core":
-        with suppress(OSError):
-            return os.stat(heap.target.core or "").st_mtime
-    return time.time()
+    return time.time() if heap.target.modified is None else heap.target.modified
 
 
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:

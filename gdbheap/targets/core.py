@@ -107,7 +107,9 @@ class Core(Target):
         with open_core(path) if unpacked is None else unpacked.stream as stream:
             # Whatever has the file's name by now.
             self._own_path = f"/proc/self/fd/{stream.fileno()}"
-            self._size = os.fstat(stream.fileno()).st_size
+            status = os.fstat(stream.fileno())
+            self._size = status.st_size
+            self.modified = status.st_mtime if unpacked is None else unpacked.modified
             header, self.machine = read_core_header(stream, path)
             if unpacked is not None and unpacked.cut is not None:
                 self._cut(0, "packed core", "the end of the packed file", unpacked.cut)
@@ -367,7 +369,8 @@ def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
     with open_core(path) as stream:
         if packed_by(stream.read(MAGIC_SIZE)) is None:
             return None
-        return unpack(stream, one_line(path), judge(path), progress)
+        modified = os.fstat(stream.fileno()).st_mtime
+        return replace(unpack(stream, one_line(path), judge(path), progress), modified=modified)
 
 
 def judge(path: str) -> Callable[[bytes], object]:

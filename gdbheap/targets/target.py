@@ -96,6 +96,7 @@ class Target:
     ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
     ``missing`` are the ranges that a core should have and has not, because it is cut short; ``unseen`` the programs and
     libraries whose headers are nowhere: what is in their data cannot be found.
+    ``modified``: when the file of a core was written last, in seconds since 1970; None where that is not known.
     ``words``: how a command line in a shell names it, where that is neither the process id nor the core's path.
     ``proc``: the folder below /proc of a process of this machine, by a path that leads to no other process.
     ``arguments``: of the command line the beginning, as far as the program left it there.
@@ -122,6 +123,7 @@ class Target:
     partial: bool = False
     missing: Ranges = field(default_factory=list)
     unseen: list[UnseenFile] = field(default_factory=list)
+    modified: float | None = None
     words: str | None = None
     remote: bool = False
     offered_in_gdb: frozenset[str] | None = None

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gdbheap.errors import UsageError, one_line
+from gdbheap.files import is_file
 from gdbheap.host.file_systems import FileSystems
 from gdbheap.text import MOST_DIGITS
 from gdbheap.tracing.log import Recorded
@@ -127,9 +128,9 @@ def found_allocators() -> list[str]:
 
 def _find(file: str) -> str | None:
     if os.sep in file:
-        return os.path.abspath(file) if os.path.isfile(file) else None
+        return os.path.abspath(file) if is_file(file) else None
     places = [os.path.join(folder, file) for folder in FOLDERS]
-    return next((place for place in [*places, _known_to_linker(file)] if place and os.path.isfile(place)), None)
+    return next((place for place in [*places, _known_to_linker(file)] if place and is_file(place)), None)
 
 
 def _known_to_linker(file: str) -> str | None:

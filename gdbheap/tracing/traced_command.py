@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.errors import EXHAUSTED, UsageError, one_line
-from gdbheap.files import PRIVATE, PrivateFolder, check_writable, is_stream, not_written, refused, settle
+from gdbheap.files import PRIVATE, PrivateFolder, check_writable, find_file, is_stream, not_written, refused, settle
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.targets.chosen_processes import running
 from gdbheap.targets.started_command import Started
@@ -111,7 +111,7 @@ def trace(
             ours[OF_PYTHON] = "1"
         if stacks:
             ours[STACKS_ENVIRONMENT] = stack_settings(stacks)
-        collecting = _Collecting(path, folder, mode, os.path.lexists(path))
+        collecting = _Collecting(path, folder, mode, _is_there(path))
         started = Started(command, {**os.environ, **ours})
         collecting.command = started.pid
     except UsageError:
@@ -139,7 +139,7 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
     """Put what a recording that was killed has left into its log. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
-    if os.path.lexists(path) and not _has_recording(folder):
+    if _is_there(path) and not _has_recording(folder):
         # It was killed when the log was in its place already.
         with closing(folder):
             found = _traced(path, 0.0, None, [])
@@ -153,10 +153,14 @@ def finish(path: str, mode: int = PRIVATE) -> Traced:
     return _answered(collecting, 0.0, None, True)
 
 
+def _is_there(path: str) -> bool:
+    return find_file(path, False) is not None
+
+
 def _has_older(path: str, folder: PrivateFolder) -> bool:
     """Return whether an older log, or another file, is where the log belongs that was cut off."""
-    if not os.path.lexists(path) or os.path.lexists(os.path.join(folder.inside, LOG)):
-        return os.path.lexists(path)
+    if not _is_there(path) or _is_there(os.path.join(folder.inside, LOG)):
+        return _is_there(path)
     try:
         return read_log(path).whole
     except UsageError:
@@ -230,7 +234,7 @@ class _Collecting:
         self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
         self._inside = os.path.join(folder.inside, LOG) if has_older else path
-        log = read_log(self._inside) if os.path.lexists(self._inside) else None
+        log = read_log(self._inside) if _is_there(self._inside) else None
         self._writer = LogWriter(self._inside, None if log is None else log.size, mode)
         self._files: dict[str, RecorderFile] = {}
         self._numbers: dict[str, int] = {}
@@ -387,7 +391,7 @@ class _Collecting:
             self._is_settled = True
             return
         lost = sum(self._lost.values())
-        if not is_asked and (lost or not self._has_calls) and os.path.lexists(self._path):
+        if not is_asked and (lost or not self._has_calls) and _is_there(self._path):
             if self._has_calls:
                 self._fail(f"{one_line(self._path)} stays as it was: {lost:,} calls could not be written down")
             else:
@@ -419,7 +423,7 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str], 
     plans = [_native.plan_calls(process.opened, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
     calls = sum(process.calls for process in processes)
-    lost, size = sum(process.lost for process in processes), os.stat(path).st_size
+    lost, size = sum(process.lost for process in processes), os.fstat(log.held.number).st_size
     if disk_full:
         failures.append(
             "calls are missing in the log, as the disk is full: free some space, or write it elsewhere (-o)"

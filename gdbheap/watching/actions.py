@@ -21,7 +21,7 @@ from typing import Any
 
 from gdbheap.environment import find_program
 from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
-from gdbheap.files import PRIVATE, check_place, is_shared, settle, working_folder, write_text
+from gdbheap.files import PRIVATE, check_place, is_file, is_shared, open_folder, settle, working_folder, write_text
 from gdbheap.first_page.main_holders import MainHolders
 from gdbheap.heap import Heap
 from gdbheap.host import open_files
@@ -107,8 +107,13 @@ def check(actions: Actions) -> None:
     check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes it: install gdb")
-    if actions.run and shutil.which(actions.run[0]) is None:
+    if actions.run and not _is_program(actions.run[0]):
         raise UsageError(f"--run: there is no program {one_line(actions.run[0])}")
+
+
+def _is_program(name: str) -> bool:
+    """Return whether a program is there that is named by its path, or is found along PATH."""
+    return (os.sep not in name or is_file(name)) and shutil.which(name) is not None
 
 
 def act(
@@ -139,7 +144,11 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
     base = f"{plain.lstrip('-') or 'process'}-{pid}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     taken: set[str] = set()
     with suppress(OSError):
-        taken = {entry.partition(".")[0] for entry in os.listdir(folder)}
+        number = open_folder(folder)
+        try:
+            taken = {entry.partition(".")[0] for entry in os.listdir(number)}
+        finally:
+            os.close(number)
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
 
@@ -228,7 +237,11 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
 def _check_room(contents: Contents, folder: str) -> Contents:
     """Return what a core may hold. Raises UsageError where the disk has no room for it, OSError."""
     needed = CORE_NOTES_BYTES + contents.bytes
-    status = os.statvfs(folder)
+    number = open_folder(folder)
+    try:
+        status = os.statvfs(number)
+    finally:
+        os.close(number)
     room = status.f_bavail * status.f_frsize
     if needed > room:
         raise UsageError(f"it may take {needed:,} bytes, and {one_line(folder)} has room for {room:,}")

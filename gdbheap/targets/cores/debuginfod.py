@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from gdbheap.environment import find_program, home, trusted
 from gdbheap.errors import UsageError
-from gdbheap.files import make_folder, replacing
+from gdbheap.files import find_file, make_folder, replacing
 
 URLS, CACHE = "DEBUGINFOD_URLS", "DEBUGINFOD_CACHE_PATH"
 TOOL = "debuginfod-find"
@@ -39,9 +39,8 @@ def cached(build_id: str) -> list[str]:
 
 def _is_filled(path: str) -> bool:
     """The client remembers what no server has by an empty file."""
-    with suppress(OSError):
-        return os.path.getsize(path) > 0
-    return False
+    found = find_file(path)
+    return found is not None and found.size > 0
 
 
 def fetcher(tell: Callable[[str], object] = lambda name: None) -> Fetch | None:

@@ -57,10 +57,12 @@ raises."""
 
 @dataclass
 class Unpacked:
-    """The core, in a file without a name. ``cut``: why the end of it is missing, None where nothing is."""
+    """The core, in a file without a name. ``cut``: why the end of it is missing, None where nothing is; ``modified``:
+    when the packed file was written last, in seconds since 1970, None where that is not known."""
 
     stream: BinaryIO
     cut: str | None
+    modified: float | None = None
 
 
 def packed_by(start: bytes) -> str | None:
