@@ -5,7 +5,6 @@ The native half's rules are kept the same way, by the paths that its sources nam
 
 from __future__ import annotations
 
-import ast
 import re
 import sysconfig
 from collections.abc import Iterator
@@ -417,100 +416,3 @@ def test_the_rust_rule_itself(name: str, text: str, named: set[str]) -> None:
 def test_a_circle_is_found() -> None:
     """What leads back is named, what only leads there is not."""
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
-
-
-# The rooms that learn paths from a target.
-NAMING = ORDER[ORDER.index("host") : ORDER.index("tracing") + 1]
-LOOKS_UP = frozenset({
-    "open", "os.access", "os.listdir", "os.lstat", "os.open", "os.path.exists", "os.path.getsize", "os.path.isdir",
-    "os.path.isfile", "os.path.islink", "os.path.lexists", "os.path.realpath", "os.path.samefile", "os.readlink",
-    "os.scandir", "os.stat", "open_regular", "regular_descriptor", "hold_file", "find_file",
-})  # fmt: skip
-# What else looks up a path, and whose path that is. What a target names goes through FileSystems.
-OWN_PATHS = {
-    "answers.doctor": "marks of runtimes, files of /proc",
-    "findings.finding": "files of /proc that take no lock",
-    "first_page.next_lines": "files of /proc that take no lock",
-    "host.cgroup": "control groups, without ..",
-    "host.descriptors": "a process's descriptors in /proc",
-    "host.file_systems": "the door itself",
-    "host.headroom": "files of /proc, control groups",
-    "host.kernel_pointers": "files of /proc and /sys",
-    "host.procfs": "the folders of processes",
-    "host.sockets": "files of /proc that take no lock",
-    "host.tmpfs": "folders of tmpfs, held one below the other, no links",
-    "processes.programs": "our own mounts; what a process names is walked",
-    "refusals.refusal": "marks of runtimes, files of /proc",
-    "sampling.series": "the user's files",
-    "snapshots.snapshot": "the user's core",
-    "targets.chosen_processes": "/proc, control groups",
-    "targets.cloning": "our copy's file in /proc",
-    "targets.core": "the user's core and folder",
-    "targets.cores.debuginfod": "the client's cache of our user",
-    "targets.functions": "files of symbols below /usr/lib/debug",
-    "targets.process": "files of the kernel's that tell which machine this is",
-    "targets.tracepoints": "a file of /proc/sys",
-    "tracing.log": "the user's logs",
-    "tracing.recorder_files": "files that were recorded into the user's folder",
-    "tracing.replay": "the library that our own program has loaded",
-    "tracing.replay_settings": "libraries that the user names, or that are known",
-    "tracing.replayer": "our own program",
-    "tracing.traced_command": "the user's folder",
-}
-
-
-# The same of all other rooms, where files come from users: who gives one to be read goes through gdbheap.files.
-OTHER_PATHS = {
-    "commands.gdb.attachment": "our own root folder; namespaces in /proc",
-    "commands.gdb.follower": "/dev/null",
-    "commands.gdb.inferior": "a copy in a private folder",
-    "commands.gdb.remote_target": "a copy in a private folder; files of /proc",
-    "commands.plot": "the file that was written",
-    "commands.report": "the file that was written",
-    "commands.shell.acting": "our own pipe",
-    "commands.shell.commands": "a word that the user typed",
-    "commands.shell.installation": "gdbheap's own files; gdbinit, with its owner's rights",
-    "commands.shell.lines": "our history's folder",
-    "commands.shell.main": "/dev/null; standard error",
-    "commands.shell.streams": "/dev/null",
-    "commands.shell.subjects": "processes and cores, through their own doors",
-    "commands.shell.words": "folders that the user completes names in",
-    "commands.snapshot": "the file that was written",
-    "environment": "a file of /proc",
-    "export.exported": "files of an export, through gdbheap.files",
-    "export.looks": "files that were written",
-    "export.stored": "a copy in a private folder",
-    "export.table_files": "files that are written, in a private folder",
-    "files.folders": "the door itself",
-    "files.new_file": "the door itself",
-    "files.new_folder": "the door itself",
-    "files.opening": "the door itself",
-    "files.special": "the door itself",
-    "files.trust": "a file of /proc; our own root folder",
-    "loader.start": "gdbheap's own files",
-    "report.formats.film": "files that are written, in a private folder",
-    "watching.actions": "the user's folder; the core that gdb wrote into ours",
-    "watching.core_contents": "the core that gdb wrote into our folder",
-    "watching.memory_readings": "control groups",
-    "watching.wake_descriptors": "control groups, files of /proc",
-}
-
-
-def looks_up(text: str) -> bool:
-    """Tell whether a source looks up a path that it does not say itself, other than below a folder that is held."""
-    for node in ast.walk(ast.parse(text)):
-        is_look = isinstance(node, ast.Call) and ast.unparse(node.func) in LOOKS_UP
-        if is_look and not any(word.arg == "dir_fd" for word in node.keywords):
-            if not node.args or not isinstance(node.args[0], ast.Constant):
-                return True
-    return False
-
-
-def test_paths_of_targets_have_one_door() -> None:
-    """Whoever looks up a path by itself is listed with whose path that is: one that a target names may lead to where
-    nobody answers."""
-    sources = {name: path for name, path in modules().items() if name.partition(".")[0] in NAMING}
-    assert {name for name, path in sources.items() if looks_up(path.read_text(encoding="utf-8"))} == set(OWN_PATHS)
-    others = {name: path for name, path in modules().items() if name not in sources}
-    assert {name for name, path in others.items() if looks_up(path.read_text(encoding="utf-8"))} == set(OTHER_PATHS)
-    assert looks_up("import os\nos.stat(path)") and not looks_up("import os\nos.stat('/')\nos.stat(name, dir_fd=held)")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.attackers import STRANGER, needs_root
+from test_imports import ORDER, modules
 from test_target_core import make_core, prstatus
 
 from gdbheap.commands.shell import acting
@@ -52,12 +53,12 @@ REVIEWED = {
     "export/looks.py": (1, "a new folder of ours"),
     "export/stored.py": (1, "a private folder of ours"),
     "export/table_files.py": (2, "a new folder of ours"),
-    "host/cgroup.py": (5, "control groups"),
+    "host/cgroup.py": (5, "control groups, without .."),
     "host/descriptors.py": (2, "/proc"),
     "host/headroom.py": (1, "/proc, control groups"),
     "host/kernel_pointers.py": (1, "/proc"),
     "host/sockets.py": (1, "/proc"),
-    "host/tmpfs.py": (2, "/proc"),
+    "host/tmpfs.py": (2, "/proc; a folder of a tmpfs that is held"),
     "layout/tables.py": (1, "our own package"),
     "loader/__init__.py": (1, "our own package"),
     "loader/start.py": (6, "our own package; a name in the current folder, and no link is followed"),
@@ -68,7 +69,7 @@ REVIEWED = {
     "sampling/recording.py": (1, "/proc"),
     "targets/chosen_processes.py": (5, "control groups"),
     "targets/cores/unpacking.py": (1, "the folder for temporary files"),
-    "targets/process.py": (1, "/proc"),
+    "targets/process.py": (1, "files of the kernel's that tell which machine this is"),
     "tracing/recorder_files.py": (3, "our own package; a private folder of ours, and no link is followed"),
     "tracing/replay.py": (2, "a library that was loaded and has run"),
     "tracing/replay_settings.py": (1, "libraries in the system's folders"),
@@ -105,6 +106,33 @@ def test_files_are_looked_up_in_one_place() -> None:
         if not name.startswith(f"{SEEKER}/") and len(calls) != REVIEWED.get(name, (0, ""))[0]:
             found[name] = calls
     assert found == {}
+    assert set(REVIEWED) <= {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+
+
+# The rooms that learn paths from a target, which go through FileSystems (gdbheap.host): it leaves out where nobody can
+# take a question back. What else looks one up there, in the way of gdbheap.files, and whose path that is.
+NAMING = ORDER[ORDER.index("host") : ORDER.index("tracing") + 1]
+DOORS = {"find_file", "hold_file", "is_file", "is_folder", "open_regular", "regular_descriptor"}
+USERS = {
+    "host.file_systems": "the door itself",
+    "sampling.series": "the user's series",
+    "targets.core": "the user's core and folder",
+    "targets.cores.debuginfod": "the client's cache of our user",
+    "targets.functions": "files of symbols below /usr/lib/debug",
+    "tracing.log": "the user's logs",
+    "tracing.replay_settings": "libraries that the user names, or that are known",
+    "tracing.traced_command": "the user's log",
+}
+
+
+def test_paths_of_targets_have_one_door() -> None:
+    """Whoever looks up a path by another one is in the list, with whose path that is."""
+    found = set()
+    for name, path in modules().items():
+        calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        if name.partition(".")[0] in NAMING and DOORS.intersection(map(ast.unparse, calls)):
+            found.add(name)
+    assert found == set(USERS)
 
 
 @needs_root
