@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IN_GDB", "IN_SHELL", "MOST_DIGITS", "SeveralLines", "as_typed", "bounded_number", "csv_cell", "json_text",
-    "printable", "printable_lines", "printable_record",
+    "printable", "printable_lines", "printable_record", "quoted",
 ]  # fmt: skip
 
 # Our commands begin with one of these words, in gdb and in a shell.
 IN_GDB, IN_SHELL = "heap", "gdbheap"
-# Characters of a name that are shown.
-LONGEST = 4000
+# What our sentences quote a command by, and how a name says the same: with the command's first letter as an escape.
+COMMANDS = tuple((f"'{word} ", f"'\\x{ord(word[0]):02x}{word[1:]} ") for word in (IN_GDB, IN_SHELL))
+# Characters of a name that are shown, and of a text of the target's in a sentence.
+LONGEST, LONGEST_QUOTED = 4000, 60
+# What stands for a text that is not shown (contents/python/text/disclosure).
+HIDDEN = r"<\w+ of [\d,]+>"
 # Marks that stand on one letter: more of them cover the lines above and below.
 MOST_MARKS = 4
 PLAIN_END = "\u0300"
@@ -41,7 +45,8 @@ def bounded_number(digits: str, most: int, base: int = 10) -> int:
 
 
 def as_typed(text: str, command: str) -> str:
-    """Return ``text`` with the commands that it quotes as gdb takes them beginning with ``command``."""
+    """Return ``text`` with the commands that it quotes as gdb takes them beginning with ``command``. Texts of the
+    target in it have none: ``printable_record`` escapes them."""
     return text if command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{command} ")
 
 
@@ -71,13 +76,35 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
+    """Return a text that the target chose as it stands in a sentence: in double quotes, which it cannot close, and with
+    both ends of what is longer than ``most``. What stands for a text that is not shown stays as it is."""
+    # Imported here: few sentences need it.
+    import re
+
+    if re.fullmatch(HIDDEN, text):
+        return text
+    text = _without_commands(printable(text))
+    if len(text) > most:
+        text = f"{text[: most // 2]}…{text[-(most // 2) :]}"
+    text = text.replace('"', "\\x22")
+    return f'"{text[:-1]}\\x5c"' if text.endswith("\\") else f'"{text}"'
+
+
+def _without_commands(text: str) -> str:
+    """Return ``text`` with an escape in whatever looks like a command of ours that a sentence quotes."""
+    for command, escaped in COMMANDS:
+        text = text.replace(command, escaped)
+    return text
+
+
 class SeveralLines(str):
     """A text whose line breaks are meant: ``printable_record`` leaves them."""
 
 
 def printable_record(value: T) -> T:
-    """Return an answer with each text in it ``printable``; what has none stays the same object. Records, lists, tuples
-    and dicts are gone through."""
+    """Return an answer with each text in it ``printable`` and without quoted commands; what has none of them stays the
+    same object. Records, lists, tuples and dicts are gone through."""
     change = _CHANGES.get(type(value)) or _change_of(value)
     return value if change is None else change(value)
 
@@ -90,7 +117,7 @@ def _change_of(value: object) -> Callable[[Any], Any] | None:
 
 
 def _name(text: str) -> str:
-    shown = printable(text)
+    shown = _without_commands(printable(text))
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
 
 

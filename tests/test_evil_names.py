@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import gzip
+import html
 import io
 import itertools
 import json
@@ -19,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from support.evil import FORGED, NAMES, harm
+from support.evil import FORGED, NAMES, commands, harm
 from support.gdb_side import batch, home, needs_gdb, own_lines
 from support.programs import build, gdbheap, interpreter_of, interpreters, python_program, running
 
-from gdbheap.answers.accounting.records import _hints
+from gdbheap.answers.accounting.records import _hints, to_json
 from gdbheap.answers.contexts import Contexts
 from gdbheap.answers.stats import Stats
 from gdbheap.commands.heap import Options
@@ -32,22 +33,33 @@ from gdbheap.commands.surface.needs import CALLED, FOLLOWED, SESSION, STARTED
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 from gdbheap.commands.surface.session import Result, TargetInfo, present
+from gdbheap.contents.python.objects.connections import IN_FILE, IN_MEMORY
 from gdbheap.errors import one_line
 from gdbheap.findings import Finding
+from gdbheap.findings.holder.rule import (
+    BUFFERING_HANDLER,
+    DATABASE,
+    LABEL,
+    LOG_HANDLER,
+    Holder,
+    MainHolder,
+    Trait,
+)
 from gdbheap.first_page.ledger import Ledger
 from gdbheap.following.catch import Catch
 from gdbheap.following.growth import Growth
 from gdbheap.report.formats.flame import flame_graph
 from gdbheap.report.formats.pprof import pprof_of_tree
 from gdbheap.report.formats.weighted import folded, speedscope
+from gdbheap.report.page.findings import findings_section
 from gdbheap.report.text.style import COLOURS, Style, terminal_text
-from gdbheap.report.words.findings import WORDS
+from gdbheap.report.words.findings import WORDS, keys_of, text_of
 from gdbheap.report.words.heap_map import LOOKS
 from gdbheap.report.words.watch import event_text
 from gdbheap.sampling.current_totals import Table
 from gdbheap.sampling.series import read
 from gdbheap.stacks import StackFrame
-from gdbheap.text import csv_cell, json_text, printable
+from gdbheap.text import IN_GDB, IN_SHELL, csv_cell, json_text, printable, printable_record, quoted
 from gdbheap.tracing.traced_command import Traced
 from gdbheap.watching.messages import Event
 
@@ -118,8 +130,10 @@ STYLES = (
     Style(),
     Style(width=60, bold=True, rss=1 << 26),
     Style(width=20),
-    Style(True, 200, True, 1 << 26, ascii=True),
+    Style(True, 200, True, 1 << 26, ascii=True, command=IN_SHELL),
 )
+# A warning is a sentence of ours, which may say a command.
+WARNINGS = [name for name in NAMES if "xyzzy" not in name]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -235,6 +249,7 @@ def test_shell(targets: Targets, noun: str, line: str) -> None:
     done = gdbheap(*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line))
     assert done.returncode in (0, 1, 5), done.stderr
     assert not harm(done.stdout, noun not in BEGIN_WITH_NAMES), done.stdout[:3000]
+    assert noun in BEGIN_WITH_NAMES or not commands(done.stdout), commands(done.stdout)
     assert not harm(done.stderr), done.stderr[:3000]
 
 
@@ -304,6 +319,8 @@ class Evil:
             return origin(**{key: self.made(one, f"{origin.__name__}.{key}") for key, one in hints.items()})
         if origin is Any or parts[:1] == [Finding]:
             return [] if parts else self.name()
+        if origin is Literal:
+            return parts[0]
         if origin is tuple and parts[-1] is not ...:
             return tuple(self.made(part, where) for part in parts)
         if origin is Literal:
@@ -336,10 +353,10 @@ def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) ->
     for style in STYLES:
         evil = Evil(rng)
         answer, whole = evil.replaced(result.answer), evil.replaced(result.whole)
-        info = dataclasses.replace(result.info, warnings=list(NAMES))
+        info = dataclasses.replace(result.info, warnings=WARNINGS)
         changed = dataclasses.replace(result, answer=answer, whole=whole, info=info)
         if noun not in BEGIN_WITH_NAMES:
-            found = harm(presented(changed, style))
+            found = harm(shown := presented(changed, style)) + commands(shown)
             assert not found, found[:3]
         document = presented(changed, style, json=True)
         assert document.isascii() and document.isprintable() and json.loads(document)
@@ -362,8 +379,8 @@ def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]
     for style in STYLES:
         answer = dataclasses.replace(evil.made(kind), **fixed)
         options = parse(command, ["malloc"] if noun == "catch" else [])[0]
-        result = Result(command, options, TargetInfo({}, list(NAMES), [], False, None), answer, answer)
-        found = harm(presented(result, style))
+        result = Result(command, options, TargetInfo({}, WARNINGS, [], False, None), answer, answer)
+        found = harm(shown := presented(result, style)) + commands(shown)
         assert not found, found[:3]
 
 
@@ -375,8 +392,32 @@ def test_findings(rng: random.Random, kind: Any) -> None:
         finding = Finding(evil.name(), 1 << 30, evil.made(kind), [], {})
         answer = dataclasses.replace(evil.made(Ledger), findings=[finding])
         result = Result(COMMANDS[""], Options(), TargetInfo({}, [], [], False, None), answer, answer)
-        found = harm(presented(result, style))
+        found = harm(shown := presented(result, style)) + commands(shown)
         assert not found, found[:3]
+        page = html.unescape(findings_section(printable_record(answer), Style()).body)
+        assert not commands(page), page
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "xyzzy" in name])
+@pytest.mark.parametrize("command", [IN_GDB, IN_SHELL])
+@pytest.mark.parametrize("kind", [LABEL, LOG_HANDLER, BUFFERING_HANDLER, DATABASE])
+def test_traits(kind: str, command: str, name: str) -> None:
+    """Free text of the target stands in quotes of ours, which it cannot close, and no command of it is ours."""
+    examples = (IN_FILE, IN_MEMORY) if kind == DATABASE else (name,)
+    for example in examples:
+        holder = MainHolder(1 << 30, 1 << 30, 0.5, "a.b", "list", 9, "variable", traits=[Trait(kind, name, 3, example)])
+        finding = Finding("holder", 1 << 30, Holder(holder, 9))
+        for said in (text_of(finding), *map(str, json.loads(json_text([to_json(keys_of(finding))]))[0].values())):
+            shown = Style(command=command).filled(said)
+            assert not commands(shown) and ("held by" not in shown or quoted(name) in shown), shown
+        page = findings_section(dataclasses.replace(Evil(random.Random(1)).made(Ledger), findings=[finding]), Style())
+        assert not commands(html.unescape(page.body))
+    assert '"' not in quoted(name)[1:-1] and not quoted(name)[:-1].endswith("\\") and len(quoted(name)) < 80
+
+
+def test_quotes_of_what_is_hidden() -> None:
+    """What stands for a text is no text of the target's."""
+    assert [quoted("<str of 1,234>"), quoted("a"), quoted("a\nb")] == ["<str of 1,234>", '"a"', '"a\\nb"']
 
 
 @pytest.mark.parametrize("prompt", ["$ ", "(gdb) "])

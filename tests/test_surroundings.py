@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import random
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.installed import python_with
+from support.library import heap_of
 from support.programs import ask, gdbheap, interpreter_of_release, running
+
+from gdbheap.contents.python.names.paths import ObjectPaths
+from gdbheap.contents.python.objects import surroundings
+from gdbheap.contents.python.objects.surroundings import MAX_VALUES
+from gdbheap.findings.holder.rule import LABEL
+from gdbheap.first_page.ledger import ledger
+from gdbheap.first_page.main_holders import BUDGET
+from gdbheap.first_page.traits import MAX_BEFORE, MAX_PATHS, with_traits
+from gdbheap.graph.paths import Path as PathTo
+from gdbheap.snapshots.file import ENTRY
+from gdbheap.text import quoted
 
 OPENS = """
 import os, sqlite3, sys, threading
@@ -66,7 +81,8 @@ def test_databases(release: str, place: str, rng: random.Random, tmp_path: Path)
     row = answer["holders"][0]
     traits = [(one["kind"], one["name"], one["count"], one["example"]) for one in row["traits"]]
     assert traits == [("database", name, 1, place)] + [("opened by ended threads", "", 1, None)] * (not stays)
-    told = {"file": f" to {name}", "memory": " to a database in memory", "temporary": " to a temporary database"}
+    memory, temporary = " to a database in memory", " to a temporary database"
+    told = {"file": f" to {quoted(name)}", "memory": memory, "temporary": temporary}
     page = " ".join(page.split())
     others = [other for kind, other in told.items() if kind not in (place, "file")] + [".db"] * (place != "file")
     assert told[place] in page and not [other for other in others if other in page]
@@ -97,7 +113,7 @@ def test_records_that_a_handler_keeps(kind: str, without: str, rng: random.Rando
         page = " ".join(gdbheap(str(one.pid)).stdout.split())
         hidden = gdbheap(str(one.pid), "--no-text").stdout
     assert name not in hidden and f"in a {kind.rpartition('.')[2]}" in hidden
-    assert f" in a {kind.rpartition('.')[2]} of logger {name}" in page and ".handlers[0].buffer" in page
+    assert f" in a {kind.rpartition('.')[2]} of logger {quoted(name)}" in page and ".handlers[0].buffer" in page
     assert "emove the handler" in page and "LoggerAdapter" not in page
 
 
@@ -108,7 +124,7 @@ def test_labels_without_bound(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path) as target:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
         hidden = " ".join(gdbheap(str(target.pid), "--no-text").stdout.split())
-    told = f"label resource has {count:,} values, such as "
+    told = f'label "resource" has {count:,} values, such as '
     assert f"{told}'/items/0/x'" in page and "se labels with few values" in page
     assert (
         f"has {count:,} values, such as <str of 10>" in hidden and "/items/" not in hidden and "resource" not in hidden
@@ -209,3 +225,133 @@ def test_what_a_handler_only_refers_to(tmp_path: Path) -> None:
     with running(python(BEHIND), tmp_path) as target:
         page = " ".join(gdbheap(str(target.pid)).stdout.split())
     assert ".handlers[0].app.cache" in page and "emove the handler" not in page
+
+
+SECRETS = """
+import logging, logging.handlers, sqlite3, sys
+class Gauge: __slots__ = ("_labelnames", "_metrics")
+Gauge.__module__ = "prometheus_client.metrics"
+label = Gauge()
+label._labelnames = ("TOKEN of a label", "b")
+label._metrics = {(f"v{n}", "x"): bytearray(6000) for n in range(3000)}
+log = logging.getLogger("TOKEN of a logger")
+log.addHandler(logging.handlers.MemoryHandler(10**9))
+for n in range(3000): log.warning(f"x{n}" + "y" * 5000)
+con = sqlite3.connect("file:/TOKEN?vfs=memdb", uri=True)
+con.execute("create table t(x)")
+con.executemany("insert into t values(?)", [("z" * 3000,) for n in range(5000)])
+con.commit()
+print(flush=True); sys.stdin.readline()
+"""
+
+
+def written(path: Path) -> str:
+    """Return what a file says; a snapshot is packed."""
+    if path.suffix != ".heap":
+        return path.read_text(encoding="utf-8")
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(ENTRY).decode()
+
+
+def test_names_that_are_secrets(rng: random.Random, tmp_path: Path) -> None:
+    """Names of a label, a logger and a database are contents: with --no-text nothing shows them, nor does a file that
+    holds no contents."""
+    token = "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(8))
+    with running(python(SECRETS.replace("TOKEN", token)), tmp_path) as target:
+        pid, folder = str(target.pid), tmp_path / "out"
+        folder.mkdir()
+        for words in ((pid, "--json"), ("owners", pid)):
+            assert token not in gdbheap(*words, "--no-text").stdout
+        page = " ".join(gdbheap(pid).stdout.split())
+        hidden = " ".join(gdbheap(pid, "--no-text").stdout.split())
+        assert gdbheap("report", pid, "-o", str(folder / "plain.html")).returncode == 0
+        assert gdbheap("snapshot", pid, str(folder / "plain.heap")).returncode == 0
+        assert gdbheap("snapshot", pid, str(folder / "shown.heap"), "--with-contents").returncode == 0
+        heap = ("--heap", "--count=1", "--no-snapshot", f"--output={folder}")
+        assert gdbheap("watch", pid, "--rss=1K", *heap).returncode == 0
+        files = [*folder.glob("*.html"), *folder.glob("*.heap"), *folder.glob("*.json")]
+        showing = sorted(path.name for path in files if token in written(path))
+    assert len(files) == 4 and showing == ["shown.heap"]
+    assert all(f'"{token} of a {kind}"' in page for kind in ("label", "logger")) and f'("/{token}")' in page
+    assert token not in hidden
+    assert "label <str of 19> has 3,000" in hidden and "MemoryHandler of logger <str of 20>" in hidden
+
+
+CONNECTIONS = """
+import sys
+class Node: __slots__ = ("next",)
+class Connection: __slots__ = ("pay",)
+Connection.__module__ = "sqlite3"
+first = end = Node()
+for n in range(50_000):
+    node = Node(); node.next = first; first = node
+del node
+head = first
+end.next = []
+for n in range(1000):
+    one = Connection(); one.pay = bytearray(20000); end.next.append(one)
+del one, end, first
+print(flush=True); sys.stdin.readline()
+"""
+LABELS = """
+import sys
+class Gauge: __slots__ = ("_labelnames", "_metrics")
+Gauge.__module__ = "prometheus_client.metrics"
+keys = [(*["x" * 50] * 7, str(n)) for n in range(30_000)]
+gauges = []
+for n in range(8):
+    gauge = Gauge()
+    gauge._labelnames = tuple(f"label{n}" for n in range(8))
+    gauge._metrics = {key: bytearray(5000) if n % 20 == 0 else None for n, key in enumerate(keys)}
+    globals()[f"gauge{n}"] = gauge
+print(flush=True); sys.stdin.readline()
+"""
+NO_TEXTS = """
+import sys
+class Gauge: __slots__ = ("_labelnames", "_metrics")
+Gauge.__module__ = "prometheus_client.metrics"
+gauge = Gauge()
+gauge._labelnames = ("a", "b")
+gauge._metrics = {(n, "x"): bytearray(2000) for n in range(5000)}
+print(flush=True); sys.stdin.readline()
+"""
+
+
+def test_connections_behind_a_long_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the end of the way to each connection is looked at, and few paths are asked for."""
+    with running(python(CONNECTIONS), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        rows = ledger(heap, budget=BUDGET).holders
+        looked: list[int] = []
+        path = ObjectPaths.path
+
+        def counted(self: ObjectPaths, numbers: Sequence[int]) -> PathTo:
+            looked.append(len(numbers))
+            return path(self, numbers)
+
+        monkeypatch.setattr(ObjectPaths, "path", counted)
+        assert len(with_traits(heap, rows)) == len(rows)
+    assert len(looked) <= MAX_PATHS and max(looked, default=0) < MAX_BEFORE
+
+
+def test_labels_of_many_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All metrics together have one budget."""
+    with running(python(LABELS), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        rows = ledger(heap, budget=BUDGET).holders
+        read: list[int] = []
+        name = surroundings.read_name
+
+        def counted(*arguments: Any) -> str | None:
+            read.append(arguments[2])
+            return name(*arguments)
+
+        monkeypatch.setattr(surroundings, "read_name", counted)
+        traits = [trait for row in with_traits(heap, rows) for trait in row.traits if trait.kind == LABEL]
+    assert traits and any(trait.at_least for trait in traits)
+    assert len(read) <= MAX_VALUES + 1000
+
+
+def test_labels_that_are_no_texts(tmp_path: Path) -> None:
+    """Nothing is said of them."""
+    with running(python(NO_TEXTS), tmp_path) as target:
+        rows = ask("", str(target.pid))["holders"]
+    assert rows and not any(row["traits"] for row in rows)

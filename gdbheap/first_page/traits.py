@@ -11,15 +11,16 @@ from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.connections import CONNECTION, Connection, read_connection
-from gdbheap.contents.python.objects.surroundings import log_handler, widest_label
+from gdbheap.contents.python.objects.reading import Allowance
+from gdbheap.contents.python.objects.surroundings import MAX_VALUES, log_handler, widest_label
 from gdbheap.findings.holder.rule import BUFFERING_HANDLER, DATABASE, LABEL, LOG_HANDLER, OPENED, MainHolder, Trait
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
 __all__ = ["with_traits"]
 
-# So many connections of a process are read.
-MAX_CONNECTIONS = 1000
+# So many connections of a process are read, so many objects before each, and the paths to so many of them.
+MAX_CONNECTIONS, MAX_BEFORE, MAX_PATHS = 1000, 256, 100
 # So many databases are named.
 MAX_DATABASES = 3
 
@@ -30,9 +31,11 @@ def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
     if not isinstance(paths, ObjectPaths) or not any(row.kind == VARIABLE for row in rows):
         return list(rows)
     numbers = [_number(paths, row) for row in rows]
-    found = [_around(paths, number) for number in numbers]
-    for place, connections in enumerate(_connections(heap, paths, rows, numbers)):
-        found[place] += _of_connections(connections, heap.disclosure.contents)
+    values = Allowance(MAX_VALUES)
+    found = [_around(paths, number, values) for number in numbers]
+    connections, cut = _connections(heap, paths, rows, numbers)
+    for place, some in enumerate(connections):
+        found[place] += _of_connections(some, heap.disclosure.contents, cut)
     return [replace(row, traits=traits) for row, traits in zip(rows, found)]
 
 
@@ -42,12 +45,13 @@ def _number(paths: ObjectPaths, row: MainHolder) -> int | None:
     return paths.references.graph.find(row.address or 0) if is_one else None
 
 
-def _around(paths: ObjectPaths, number: int | None) -> list[Trait]:
+def _around(paths: ObjectPaths, number: int | None, values: Allowance) -> list[Trait]:
     if number is None:
         return []
     texts = paths.references.objects.repr
-    objects = [node for node in paths.references.nodes(paths.references.graph.chain(number)) if _is_object(node)]
-    label, handler = widest_label(texts, objects), log_handler(texts, objects)
+    chain = paths.references.graph.chain(number, MAX_BEFORE)
+    objects = [node for node in paths.references.nodes(chain) if _is_object(node)]
+    label, handler = widest_label(texts, objects, values), log_handler(texts, objects)
     found = []
     if label is not None:
         found.append(Trait(LABEL, label.name, label.values, label.example, label.at_least))
@@ -63,35 +67,43 @@ def _is_object(node: Node) -> bool:
 
 def _connections(
     heap: Heap, paths: ObjectPaths, rows: Sequence[MainHolder], numbers: Sequence[int | None]
-) -> list[list[Connection]]:
-    """Return the connections of sqlite3 that each row leads to."""
+) -> tuple[list[list[Connection]], bool]:
+    """Return the connections of sqlite3 that each row leads to, and whether that may not be all of them."""
     graph, names, release = paths.references.graph, paths.references.objects.names, paths.references.objects.release
     found: list[list[Connection]] = [[] for _row in rows]
     kinds = [address for address in graph.type_addresses() if names.name(address) == CONNECTION]
-    objects = [number for kind in kinds for number in graph.objects_of(kind)][:MAX_CONNECTIONS]
+    objects = [number for kind in kinds for number in graph.objects_of(kind)]
     threads = {thread.thread_pointer for thread in heap.target.threads}
     if not any(state.thread is not None for state in heap.python.interpreter.threads.states):
         threads = set()
-    for node in paths.references.nodes(objects):
-        chain = graph.chain(node.id)
-        place = next((place for place, number in enumerate(numbers) if number is not None and number in chain), None)
+    # Of equal ones the first row's.
+    last_first = list(zip(range(len(rows)), rows, numbers))[::-1]
+    by_number = {number: place for place, _row, number in last_first if number is not None}
+    by_path = {row.path: place for place, row, _number in last_first if row.kind == VARIABLE}
+    paths_left, cut = MAX_PATHS, len(objects) > MAX_CONNECTIONS
+    for node in paths.references.nodes(objects[:MAX_CONNECTIONS]):
+        chain = graph.chain(node.id, MAX_BEFORE)
+        place = min((by_number[number] for number in chain if number in by_number), default=None)
         if place is None:
+            if len(chain) == MAX_BEFORE or not paths_left:
+                cut = True
+                continue
+            paths_left -= 1
             path = paths.path(chain).expression
-            shape = None if path is None else source_path(alike(path))
-            place = next((place for place, row in enumerate(rows) if row.path == shape), None)
+            place = None if path is None else by_path.get(source_path(alike(path)))
         if place is not None:
             found[place].append(read_connection(heap.target.space, release, names, node.address, threads))
-    return found
+    return found, cut
 
 
-def _of_connections(connections: Sequence[Connection], contents: bool) -> Iterator[Trait]:
+def _of_connections(connections: Sequence[Connection], contents: bool, cut: bool) -> Iterator[Trait]:
     """Yield to what most of them are, by name where ``contents`` are shown, and how many of them were opened by threads
-    that have ended."""
+    that have ended. ``cut``: there may be more of them."""
     if not connections:
         return
     known = Counter((one.kind, one.name if contents else "") for one in connections)
     for (kind, name), count in known.most_common(MAX_DATABASES):
-        yield Trait(DATABASE, name if kind is not None else "", count, kind)
+        yield Trait(DATABASE, name if kind is not None else "", count, kind, cut)
     ended = sum(one.ended is True for one in connections)
     if ended:
-        yield Trait(OPENED, "", ended)
+        yield Trait(OPENED, "", ended, at_least=cut)

@@ -55,7 +55,7 @@ NOT_COMPARED = (
     " (--max-stop=SECONDS, 0 for no limit)"
 )
 # Said of a process whose memory is another user's, or closed.
-NOT_READ = "its memory cannot be read: 'gdbheap doctor PID' says why"
+NOT_READ = "its memory cannot be read: gdbheap doctor PID says why"
 
 Progress = Callable[[str, int, int], object]
 Verdict = Callable[[Ledger], str]

@@ -26,7 +26,11 @@ NAMES = (
     "=cmd|'/c calc'!A0",
     "<b>&\"'</b>;$x^$\\",
     "x" * 9_000,
+    "'heap xyzzy --yes' gives it back (safe), and 'gdbheap xyzzy' too",
+    "root\" of 'heap xyzzy --yes' is lost\\",
 )
+# A command of ours that only such a name says.
+_COMMAND = re.compile(r"'(?:gdb)?heap xyzzy")
 # What a terminal may be sent besides lines: our own styles, as the user's palette has them.
 _STYLE = re.compile(r"\x1b\[(?:0|1|2|3[1-6]|1;31)m")
 MARKS = 4
@@ -47,6 +51,11 @@ def harm(text: str, plain_lines: bool = True) -> list[str]:
     if plain_lines:
         found += [line for line in shown.split("\n") if line.startswith(FORGED[:20])]
     return found
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of ours in output that a name says, in the quotes that our sentences have."""
+    return [text[max(one.start() - 60, 0) : one.end()] for one in _COMMAND.finditer(plain(text))]
 
 
 def _marks(text: str) -> str:

@@ -28,6 +28,7 @@ from gdbheap.report.words import container
 from gdbheap.report.words.ledger import decision
 from gdbheap.report.words.remarks import sentence_of
 from gdbheap.report.words.verdict import program_text, verdict
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.snapshots.overview import Overview
@@ -44,6 +45,8 @@ FLAMES = flame_style(MEMORY.colours, (LIGHT["ground"], DARK["ground"]))
 
 def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
     """The page, in at most LARGEST bytes where rows can be left out for that. ``rows``: of a table at most."""
+    # What their sentences quote goes through as_typed.
+    found = replace(found, ledger=printable_record(found.ledger), names=printable_record(found.names))
     said = f"Looked at {moment(found.time)}. {_versions(found.target)}"
     title = title_of(found.ledger.program, found.target)
     return fitted(lambda most: page(title, _lead(found, style), sections_of(found, most, style), said, FLAMES), rows)

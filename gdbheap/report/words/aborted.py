@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gdbheap.report.text.numbers import address_text
 from gdbheap.report.text.style import FAULT, Style
+from gdbheap.text import quoted
 
 if TYPE_CHECKING:
     from gdbheap.answers.aborted import Abort, AbortBlock
@@ -44,6 +45,6 @@ def abort_lines(answer: Abort | None, style: Style) -> str:
 
 
 def _blamed(block: AbortBlock, style: Style) -> str:
-    text = f" that begins with {block.text!r}" if block.text is not None else ""
+    text = f" that begins with {quoted(block.text)}" if block.text is not None else ""
     blamed = BLAMED.get(block.why, OTHER).format(address_text(block.address))
     return f"{blamed}: {style.bytes(block.size)}, {block.what}{text}."

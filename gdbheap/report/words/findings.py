@@ -49,6 +49,7 @@ from gdbheap.findings.tracemalloc import words as tracemalloc
 from gdbheap.findings.uncollectable_cycles import words as uncollectable_cycles
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
+from gdbheap.text import printable_record
 
 __all__ = [
     "WORDS",
@@ -101,14 +102,14 @@ def numbers_of(findings: Sequence[Finding]) -> Numbers:
 def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
     """What was found; other findings by their ``numbers``, else by their ids. Raises KeyError for a finding that was
     read from a document that lacks what its text needs."""
-    text: str = _words(finding).text(finding.figures)
+    text: str = _words(finding).text(printable_record(finding.figures))
     return "; ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
 
 
 def advice_of(finding: Finding) -> str:
     """What to do about it, the alternatives last. Raises KeyError as ``text_of`` does."""
-    advice: str = _words(finding).advice(finding.figures)
-    remedies = [_words(other).remedy(other.figures) for other in finding.alternatives]
+    advice: str = _words(finding).advice(printable_record(finding.figures))
+    remedies = [_words(other).remedy(printable_record(other.figures)) for other in finding.alternatives]
     return "; or ".join([advice, *remedies])
 
 

@@ -12,6 +12,7 @@ from gdbheap.report.text.numbers import count_text, counted, size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import SHARE, Column, table
 from gdbheap.report.text.unfinished import at_least
+from gdbheap.text import quoted
 
 if TYPE_CHECKING:
     from gdbheap.answers.shared_out import Part
@@ -76,20 +77,25 @@ def _with_place(row: MainHolder, what: str) -> str:
     places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
     total = sum(trait.count for trait in databases)
     if places and row.what != CONNECTION:
-        what = "; ".join(filter(None, [what, counted(total, "connection of sqlite3", "connections of sqlite3")]))
+        least = "at least " if databases[0].at_least else ""
+        many = counted(total, "connection of sqlite3", "connections of sqlite3")
+        what = "; ".join(filter(None, [what, f"{least}{many}"]))
     return f"{what}{handler}{' ' if places else ''}{' and '.join(places)}"
 
 
 def _handler_text(trait: Trait) -> str:
     name = trait.name.removeprefix("logging.").removeprefix("handlers.").replace("__main__.", "", 1)
-    return f" in a {name}{f' of logger {trait.example}' if trait.example else ''}"
+    # A class may be called anything.
+    kind = name if name.replace(".", "").isidentifier() else quoted(name)
+    return f" in a {kind}{f' of logger {quoted(trait.example)}' if trait.example else ''}"
 
 
 def _database_text(trait: Trait, is_one_of_many: bool) -> str:
+    name = quoted(trait.name) if trait.name not in ("", MEMORY_NAME) else ""
     told = {IN_MEMORY: "a database in memory", TEMPORARY: "a temporary database"}.get(
-        trait.example or "", trait.name or "a file"
+        trait.example or "", name or "a file"
     )
-    named = f" ({trait.name})" if trait.example == IN_MEMORY and trait.name not in ("", MEMORY_NAME) else ""
+    named = f" ({name})" if trait.example == IN_MEMORY and name else ""
     return f"{f'({trait.count:,}) ' if is_one_of_many else ''}to {told}{named}"
 
 
@@ -101,7 +107,7 @@ def _traits(row: MainHolder) -> list[str]:
 def _trait_text(trait: Trait, row: MainHolder) -> str:
     if trait.kind == LABEL:
         least = "at least " if trait.at_least else ""
-        told = f"label {trait.name} has {least}{counted(trait.count, 'value')}, such as {trait.example}"
+        told = f"label {quoted(trait.name)} has {least}{counted(trait.count, 'value')}, such as {trait.example}"
         return f"{told}, the most of its labels" if (row.count or 0) > 2 * trait.count else told
     total = sum(other.count for other in row.traits if other.kind == DATABASE)
     which = "" if trait.count == total else f"{trait.count:,} of them "

@@ -7,9 +7,12 @@ from typing import Any
 
 from gdbheap.remarks import Remark, RemarkId
 from gdbheap.report.text.numbers import counted, listed
+from gdbheap.text import printable_record
 
 __all__ = ["SENTENCES", "sentence_of"]
 
+# The value that is a sentence of ours, which may say a command.
+ERROR = "error"
 # Threads that a sentence names.
 MOST = 5
 
@@ -20,7 +23,8 @@ def sentence_of(warning: str | Remark) -> str:
         return warning
     sentence = SENTENCES.get(warning.id)  # type: ignore[call-overload]  # a file may have any id
     try:
-        text: str = sentence.format(**warning.values) if isinstance(sentence, str) else sentence(**warning.values)
+        values = {name: value if name == ERROR else printable_record(value) for name, value in warning.values.items()}
+        text: str = sentence.format(**values) if isinstance(sentence, str) else sentence(**values)
     except (TypeError, ValueError, KeyError, AttributeError):
         # It is from a file of another release, or of anybody.
         return f"the remark {warning.id!r} is not known here: {warning.values}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.findings.holder.rule import FILE, SHARED
 from gdbheap.report.text.numbers import listed
 from gdbheap.report.text.style import Style
+from gdbheap.text import quoted
 
 if TYPE_CHECKING:
     from gdbheap.first_page.ledger import Ledger
@@ -43,7 +44,7 @@ def _named(program: str) -> str:
     if not program:
         return "the process"
     is_plain = all(character.isalnum() or character in PLAIN for character in program)
-    return program if is_plain else f'"{program}"'
+    return program if is_plain else quoted(program)
 
 
 def _resident(answer: Ledger, style: Style) -> str:

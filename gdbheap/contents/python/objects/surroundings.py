@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gdbheap.contents.python.objects.reading import Allowance, dict_items, read_name
-from gdbheap.contents.python.text.disclosure import hidden
 from gdbheap.contents.python.text.repr import BRIEF, Repr
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.graph.nodes import Node
 from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, TP_BASE
 
-__all__ = ["LogHandler", "WidestLabel", "log_handler", "widest_label"]
+__all__ = ["MAX_VALUES", "LogHandler", "WidestLabel", "log_handler", "widest_label"]
 
 METRICS, LABEL_NAMES, CHILDREN = "prometheus_client.", "_labelnames", "_metrics"
 MAX_LABELS, MAX_CHILDREN, ALL_KEYS = 32, 30_000, 1 << 20
+# So many values of labels are read for all metrics together.
+MAX_VALUES = 100_000
+TEXTS = ("str", "bytes")
 HANDLER, LOGGER, NAME = "logging.Handler", "logging.Logger", "name"
 BUFFERING = "logging.handlers.BufferingHandler"
 MAX_BASES, LONGEST = 32, 100
@@ -43,13 +45,14 @@ class LogHandler:
     is_buffer: bool
 
 
-def widest_label(texts: Repr, objects: Sequence[Node]) -> WidestLabel | None:
-    """Return the widest label of the metric that is the last object but its own dicts of a chain of ``objects``."""
+def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> WidestLabel | None:
+    """Return the widest label of the metric that is the last object but its own dicts of a chain of ``objects``; None
+    where a value is no text. ``left``: how many values may be read still, of all metrics."""
     for node in reversed(objects):
         kind = texts.names.name(node.type)
         if kind.startswith(METRICS):
             try:
-                return _widest(texts, node)
+                return _widest(texts, node, left)
             except (Fault, Unsupported, OverflowError):
                 return None
         if kind != "dict":
@@ -57,25 +60,36 @@ def widest_label(texts: Repr, objects: Sequence[Node]) -> WidestLabel | None:
     return None
 
 
-def _widest(texts: Repr, metric: Node) -> WidestLabel | None:
+def _widest(texts: Repr, metric: Node, left: Allowance) -> WidestLabel | None:
     found = dict(islice(texts.attributes.of(texts.space, metric.address, metric.type), MAX_BASES))
     labels, children = found.get(LABEL_NAMES), found.get(CHILDREN)
     if not labels or not children:
         return None
-    names = [read_name(texts.space, texts.release, each, LONGEST) for each in _items(texts, labels)]
+    names = [_text(texts, each) for each in _items(texts, labels)]
     values: list[dict[str, int]] = [{} for _name in names]
     rows = dict_items(texts.space, texts.release, children, Allowance(ALL_KEYS))
+    most = min(MAX_CHILDREN, left.left // max(len(names), 1))
     read = 0
-    for key, _child in islice(rows, MAX_CHILDREN):
+    for key, _child in islice(rows, most):
         read += 1
+        left.left -= len(names)
         for seen, each in zip(values, _items(texts, key)):
-            seen.setdefault(read_name(texts.space, texts.release, each, LONGEST) or "", each)
+            value = _text(texts, each)
+            if value is None:
+                return None
+            seen.setdefault(value, each)
     name, seen = max(zip(names, values), key=lambda pair: len(pair[1]), default=("", {}))
     if not name or not seen:
         return None
     example = texts.text(next(iter(seen.values())), BRIEF) or ""
-    shown = name if texts.disclosure.contents else hidden("str", len(name))
-    return WidestLabel(shown, len(seen), example, read == MAX_CHILDREN)
+    return WidestLabel(texts.disclosure.text(name), len(seen), example, read == most)
+
+
+def _text(texts: Repr, address: int) -> str | None:
+    """Return the beginning of a string; None for any other object."""
+    kind = texts.kind(texts.space.word(address + texts.release.at(OB_TYPE)))
+    is_text = kind is not None and kind.family in TEXTS
+    return read_name(texts.space, texts.release, address, LONGEST) if is_text else None
 
 
 def _items(texts: Repr, address: int) -> Iterator[int]:
@@ -100,12 +114,11 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
     """Return a logger's name, which is the contents of a string."""
-    if not texts.disclosure.contents:
-        return None
     try:
         for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_BASES):
             if name == NAME:
-                return read_name(texts.space, texts.release, value, LONGEST)
+                found = _text(texts, value)
+                return None if found is None else texts.disclosure.text(found)
     except (Fault, Unsupported, OverflowError):
         pass
     return None

@@ -36,6 +36,10 @@ class Disclosure:
         """An attribute's name as it is where it is an identifier or contents are shown, else its length."""
         return text if self.contents or text.isidentifier() else hidden("str", len(text))
 
+    def text(self, text: str) -> str:
+        """The contents of a string as they are where contents are shown, else their length."""
+        return text if self.contents else hidden("str", len(text))
+
     def setting(self, value: str) -> str:
         """The value of a setting as it is where it is a number or contents are shown, else its length."""
         is_number = _NUMBER.fullmatch(value) and self.numbers(value) == value
