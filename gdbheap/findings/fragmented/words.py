@@ -15,7 +15,11 @@ OWN = (
     "then give back what is empty ({call}); or make what lives long before the load that filled these {kind}. 'heap "
     "pins' names blocks that keep much, 'heap sizes' has all sizes"
 )
-CALLS = {"jemalloc": 'mallctl("arena.4096.purge")', "tcmalloc": "MallocExtension_ReleaseFreeMemory()"}
+CALLS = {
+    "jemalloc": 'mallctl("arena.4096.purge")',
+    "tcmalloc": "MallocExtension_ReleaseFreeMemory()",
+    "mimalloc": "mi_collect(true)",
+}
 
 
 def _text(figures: Fragmented) -> str:
@@ -30,7 +34,7 @@ def _text(figures: Fragmented) -> str:
 def _advice(figures: Fragmented) -> str:
     if figures.server:
         return SERVER.format(figures.server)
-    return OWN.format(call=CALLS.get(figures.title, "mi_collect(true)"), kind=figures.kind)
+    return OWN.format(call=CALLS.get(figures.title, "by the call that its allocator has for that"), kind=figures.kind)
 
 
 WORDS = Words(Fragmented, _text, _advice)

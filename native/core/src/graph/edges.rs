@@ -448,7 +448,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
     /// objects, which the collector links.
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
         let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
-        let size = |place: usize| found.get(place).copied().flatten().map(|spare| spare.size);
+        // What stands before or behind a list of keys may have their size.
+        let size = |place: usize| found.get(place).copied().flatten().map(|spare| (spare.size, spare.is_keys));
         let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
         let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
         for place in 0..found.len() {
