@@ -138,7 +138,7 @@ def test_blocks_that_explode(rng: random.Random, tmp_path: Path) -> None:
     """Blocks of malloc, in a log of some KiB."""
     path = log(tmp_path / "bomb.calls", map(blocks, rng.sample(range(1, 1 << 20), 30)))
     assert os.path.getsize(path) < 5_000
-    refused(path, ["stats"])
+    refused(path, ["calls"])
     refused(path, ["replay"])
 
 
@@ -153,7 +153,7 @@ def test_blocks_of_python_that_explode(rng: random.Random, tmp_path: Path) -> No
 def test_stages_at_one_time(tmp_path: Path) -> None:
     """Stages that overlap in time, as many as there are threads, which are open at once."""
     path = log(tmp_path / "bomb.calls", [TICK + b"\x02" + blocks(1)] * 800, order=BY_TIME)
-    refused(path, ["stats"])
+    refused(path, ["calls"])
     refused(path, ["replay"])
 
 
@@ -313,7 +313,7 @@ def many_rows(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("noun", "write", "name"), [("stats", many_stages, "many.calls"), ("report", many_rows, "many.jsonl")]
+    ("noun", "write", "name"), [("calls", many_stages, "many.calls"), ("report", many_rows, "many.jsonl")]
 )
 def test_files_that_explode(noun: str, write: Callable[[Path], Path], name: str, tmp_path: Path) -> None:
     """What is read of a file stays below half of what is left, however small each part is."""

@@ -72,7 +72,7 @@ def line_of(kind: str, target: Running, out: Path) -> list[str]:
     }[kind]
 
 
-KINDS = ("snapshot", "report", "trees", "map", "csv", "sqlite", "parts", "record", "trace", "stats", "stacks", "film")
+KINDS = ("snapshot", "report", "trees", "map", "csv", "sqlite", "parts", "record", "trace", "calls", "stacks", "film")
 
 
 @pytest.mark.cases(3)
