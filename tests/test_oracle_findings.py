@@ -318,8 +318,8 @@ def test_cycles_through_c(fault: str, release: str, rng: random.Random, tmp_path
 
 
 def test_keys_on_a_free_list_behind_an_object(tmp_path: Path) -> None:
-    """With this seed an object of their size stands before keys of dicts on the interpreter's free list: the words of the
-    keys lead nowhere all the same."""
+    """With this seed an object of their size stands before keys of dicts on the interpreter's free list: the words of
+    the keys lead nowhere all the same."""
     with running(release_program("3.13", "faults", 1041252470, "registered"), tmp_path) as target:
         assert finding(ask("", str(target.pid), "--detail"), "uncollectable-cycles")["bytes"] > 10 << 20
 
