@@ -109,6 +109,15 @@ def test_options_anywhere(target: Running) -> None:
         assert json.loads(done.stdout) == expected, line
 
 
+def test_a_letter_and_its_value(target: Running, tmp_path: Path) -> None:
+    """A value may follow -o with a blank, or nothing, between; a letter that the command does not have is refused."""
+    for place, words in enumerate((["-o", f"{tmp_path}/0"], [f"-o{tmp_path}/1"])):
+        done = gdbheap("owners", str(target.pid), "--format=folded", *words)
+        assert done.returncode == 0 and (tmp_path / str(place)).stat().st_size > 0, done.stderr
+    refused = gdbheap("arenas", str(target.pid), f"-o{tmp_path}/2")
+    assert refused.returncode == 2 and "there is no option -o" in refused.stderr
+
+
 def test_table_and_json_are_of_one_answer(target: Running) -> None:
     """--bytes prints exact figures with separators; they are the document's."""
     answer = ask("arenas", str(target.pid))

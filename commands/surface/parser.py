@@ -71,7 +71,8 @@ def parse(
     known, rest = _split(words, command, extra, parser)
     names = [option.name for option in (*command.all_options, *extra)]
     for name in (word.partition("=")[0] for word in known):
-        if name not in names:
+        # The value may follow a letter without anything between: -oFILE.
+        if name not in names and (name.startswith("--") or name[:2] not in names):
             parser.error(f"there is no option {name}{did_you_mean(name, names)}")
     typed = vars(parser.parse_args([*known, "--", *rest]))
     found = {key: value for key, value in typed.items() if value is not None}
