@@ -46,6 +46,9 @@ ALLOWED = {
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "tcmalloc_unused",
     )), OWN_RULE),
     "report.words.findings": OWN_RULE,
+    "remarks": "an allocator may have remarks of its own", "report.words.remarks": "the same",
+    "report.words.keys": "what a key means may be about one allocator",
+    "first_page.next_lines": "settings of glibc's malloc alone are tried by a replay",
     "report.words.check": "pages and arenas, in the words of the allocator that was checked",
     "report.words.check_advice": "where a setting comes from",
     **dict.fromkeys((
@@ -53,8 +56,7 @@ ALLOWED = {
     ), "the release of the C library is a column of a look, and the arenas of its malloc are a table"),
     "contents.python.running.interpreter": "the evidence by which it was found",
     **dict.fromkeys((f"commands.{name}" for name in (
-        "arenas", "check", "check_advice", "info", "chunks", "heap", "heap_map", "pins", "pools", "sizes",
-        "trace", "trim",
+        "arenas", "check", "info", "chunks", "heap_map", "pins", "pools", "trace", "trim",
     )), TEXT),
 }  # fmt: skip
 # Of the core: the enum of stores, and the few places that match on it.

@@ -75,7 +75,7 @@ def test_same_answers(kind: str, rng: random.Random, tmp_path: Path) -> None:
             # The container is the host's affair, which a remote target's is not known to be.
             # Through gdbserver nobody says how the program was called.
             apart = {"warnings": [], "container": None, "program": "", "verdict": "", "next": []}
-            apart |= {"holders": [], "imported": None}
+            apart |= {"holders": [], "imported": None, "meanwhile": None}
             if "findings" in ours:
                 # Some are about holders: all that are found from afar are found here, with as many bytes.
                 known = {(found["id"], found["bytes"]) for found in theirs["findings"]}
