@@ -65,7 +65,7 @@ def _render(shown: Shown[CallStats, Options]) -> str:
 
 COMMAND = Command(
     noun="calls",
-    question="What do recorded calls add up to? In use over time, sizes, lifetimes",
+    question="What do recorded calls add up to? In use over time, the peak, sizes, lifetimes",
     text="""FILE is a log that gdbheap trace wrote. The calls of one process are analysed, in their order. Bytes are
     those that were asked for, usable ones those that malloc_usable_size() gives.
 

@@ -58,7 +58,7 @@ def _render(shown: Shown[Written, Options]) -> str:
 
 COMMAND = Command(
     noun="snapshot",
-    question="What is there now? Kept in a file, for heap diff to compare with a later look",
+    question="What is there now? Kept in a file, which diff compares with a later look",
     text="""Writes what heap, arenas, holes, sizes, pyobjects and retained say of this moment to FILE: the ledger
     with its details, findings, malloc's arenas, the 1,000 largest holes with what pins them, how many blocks of
     each size each allocator has handed out, all types, the 200 largest holders of what is in use, and the 200 objects

@@ -81,7 +81,7 @@ def _render(shown: Shown[trim.Trim, Options]) -> str:
 
 COMMAND = Command(
     noun="trim",
-    question="What would malloc_trim(0) give back, page for page? Do it (live only) and compare",
+    question="What would malloc_trim(0) give back, page for page? --yes does it (live only) and compares",
     text="""Computes by glibc's own rule what malloc_trim() would release, without touching the process: of each arena
     the whole pages inside free chunks, after the chunks in fast bins are merged with their neighbours, and of the main
     arena's top what is beyond --pad. Only resident pages count: those that have already gone bring nothing. What

@@ -32,7 +32,7 @@ def overview() -> str:
         lines += [f"{title}:", *(f"  {noun:<12} {what}" for noun, what in {**questions, **OWN.get(title, {})}.items())]
     return "\n".join([
         "gdbheap says where a process's memory went, down to the last page, and what to do about it.",
-        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--option=VALUE]; of several: PID PID…, --children, --name, --cgroup",
+        "Usage: gdbheap [NOUN] TARGET [ADDRESS] [--json] [--top=N] [--option=VALUE]; several: PID PID…, --children",
         "TARGET is a process id or the path of a core. NOUN is one of these, or left out:",
         *lines,
         "Exit status: 0 answered, 1 damaged or partial, 2 wrong usage, 3 not permitted, 4 no target, 5 not supported",
