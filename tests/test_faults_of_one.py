@@ -78,10 +78,10 @@ class _Stopped:
 
 def test_processes(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The process has a note."""
-    monkeypatch.setattr(family, "_standing", _fails)
+    monkeypatch.setattr(family, "_prepared", _fails)
     member = family.Member(pids[1], pids[0], "evil", 1, 1, 1, 0)
-    looks: Any = SimpleNamespace(held={})
-    assert family._looked(member, [], None, looks, None).note == FAULT
+    looks: Any = SimpleNamespace(held={}, beside={})
+    assert family._looked(member, looks).note == FAULT
 
 
 def test_record(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

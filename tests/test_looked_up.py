@@ -139,10 +139,17 @@ def test_paths_of_targets_have_one_door() -> None:
 def test_a_child_that_its_user_stops_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever has the rights of a user may be stopped by that user: root does not wait for it."""
     monkeypatch.setattr(acting, "SECONDS", 0.2)
+    fork, children = os.fork, list[int]()
+
+    def noted() -> int:
+        children.append(fork())
+        return children[-1]
+
+    monkeypatch.setattr(os, "fork", noted)
     with pytest.raises(GdbheapError, match="was ended"):
         acting.as_user(STRANGER, lambda: os.kill(os.getpid(), signal.SIGSTOP) or "")
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(children[0], os.WNOHANG)
 
 
 def test_a_child_that_cannot_be_killed_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
