@@ -348,6 +348,6 @@ pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
     }
     let (mut registers, mask) = patch::original_registers(&found, &frame, address);
     system_call::leave_out(&mut registers);
-    registers::write(tid, &registers)?;
+    ptrace::set_general_registers(tid, &registers)?;
     ptrace::set_signal_mask(tid, mask)
 }

@@ -119,7 +119,7 @@ fn call_under(
     system_call::prepare(&mut registers, instruction, number, arguments);
     ptrace::set_options(tid, OPTIONS | options).ok()?;
     let ready = ptrace::set_signal_mask(tid, !0)
-        .and_then(|()| registers::write(tid, &registers))
+        .and_then(|()| ptrace::set_general_registers(tid, &registers))
         .and_then(|()| ptrace::go_on_to_syscall(tid, 0));
     let mut call = Injection { tid, patience, child: None, answer: None, held: Vec::new(), is_gone: false };
     if ready.is_ok() {
@@ -131,7 +131,7 @@ fn call_under(
         return call.child.map(|child| Made { answer: -i64::from(libc::ESRCH), child: Some(child) });
     }
     // Registers first: with its own mask a handler could run at the wrong place.
-    let _ = registers::write(tid, &saved);
+    let _ = ptrace::set_general_registers(tid, &saved);
     let _ = ptrace::set_signal_mask(tid, mask);
     let _ = ptrace::set_options(tid, options);
     for signal in call.held {
@@ -193,7 +193,7 @@ impl Injection {
         if self.answer.is_none() {
             let mut registers = registers::read(self.tid).ok()?;
             system_call::leave_out(&mut registers);
-            registers::write(self.tid, &registers).ok()?;
+            ptrace::set_general_registers(self.tid, &registers).ok()?;
         }
         for _ in 0..MAX_STOPS {
             // Whatever other stop comes first takes an interrupt back.

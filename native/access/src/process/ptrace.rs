@@ -2,7 +2,7 @@
 //!
 //! Every request must come from the thread that seized the tracee. Errors are those of the system call.
 
-use crate::bytes::u32_at;
+use crate::bytes::{u32_at, words};
 use std::io::Error;
 
 /// The number of a request, as the C library declares ptrace(2): glibc's are unsigned, musl's are not.
@@ -111,6 +111,21 @@ pub(crate) fn register_set(tid: i32, kind: usize, most: usize) -> Result<Vec<u8>
 pub(crate) fn set_register_set(tid: i32, kind: usize, bytes: &[u8]) -> Result<(), Error> {
     let mut vector = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
     request(libc::PTRACE_SETREGSET, tid, kind, &mut vector as *mut libc::iovec as usize).map(drop)
+}
+
+/// The general registers of a thread that stands still, `count` words. An error (ENODATA) where it runs other code than
+/// 64-bit.
+pub(crate) fn general_registers(tid: i32, count: usize) -> Result<Vec<u64>, Error> {
+    let found = words(&register_set(tid, NT_PRSTATUS, 8 * count)?);
+    if found.len() != count {
+        return Err(Error::from_raw_os_error(libc::ENODATA));
+    }
+    Ok(found)
+}
+
+pub(crate) fn set_general_registers(tid: i32, registers: &[u64]) -> Result<(), Error> {
+    let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
+    set_register_set(tid, NT_PRSTATUS, &bytes)
 }
 
 /// The signals that a thread holds back, a bit for each.

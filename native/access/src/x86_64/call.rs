@@ -239,7 +239,7 @@ impl<'a> Call<'a> {
         registers[ORIG_RAX] = NO_CALL;
         registers[EFLAGS] &= !BAD_FLAGS;
         registers[self.plan.keeper_register] = self.result;
-        registers::write(self.tid, &registers)?;
+        ptrace::set_general_registers(self.tid, &registers)?;
         let open = FAULTS.iter().fold(0u64, |mask, signal| mask | 1 << (signal - 1));
         if let Err(error) = ptrace::set_signal_mask(self.tid, !open) {
             self.restore()?;
@@ -322,7 +322,7 @@ impl<'a> Call<'a> {
                     registers[ORIG_RAX] = NO_CALL;
                     registers[RAX] = written;
                 }
-                registers::write(self.tid, &registers)?;
+                ptrace::set_general_registers(self.tid, &registers)?;
             }
         }
         Ok(false)
@@ -337,7 +337,7 @@ impl<'a> Call<'a> {
             let mut registers = registers::read(self.tid)?;
             registers[RAX] = written;
             registers[ARGUMENTS[2]] = count;
-            registers::write(self.tid, &registers)?;
+            ptrace::set_general_registers(self.tid, &registers)?;
         }
         Ok(false)
     }
@@ -465,7 +465,7 @@ impl<'a> Call<'a> {
         let mut registers = registers.to_vec();
         registers[ORIG_RAX] = NO_CALL;
         registers[RIP] = self.plan.restorer;
-        registers::write(self.tid, &registers)
+        ptrace::set_general_registers(self.tid, &registers)
     }
 
     /// Mask, vector state, registers: the frame and the restorer would do each of them once more. A thread that
@@ -482,7 +482,7 @@ impl<'a> Call<'a> {
         }
         // rt_sigreturn makes it forget that, too.
         let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
-        registers::write(self.tid, if forgotten { &self.saved.anew } else { &self.saved.registers })
+        ptrace::set_general_registers(self.tid, if forgotten { &self.saved.anew } else { &self.saved.registers })
     }
 }
 

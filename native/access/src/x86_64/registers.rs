@@ -1,7 +1,6 @@
 //! `struct user_regs_struct` of x86-64: a thread's registers as words, by their place in it.
 #![forbid(unsafe_code)]
 
-use crate::bytes::words;
 use crate::process::ptrace;
 use std::io::Error;
 
@@ -38,16 +37,7 @@ pub(super) const NO_CALL: u64 = u64::MAX;
 
 /// Those of a thread that stands still. An error (ENODATA) where it runs other code than 64-bit.
 pub(crate) fn read(tid: i32) -> Result<Vec<u64>, Error> {
-    let found = words(&ptrace::register_set(tid, ptrace::NT_PRSTATUS, 8 * COUNT)?);
-    match found.len() {
-        COUNT => Ok(found),
-        _ => Err(Error::from_raw_os_error(libc::ENODATA)),
-    }
-}
-
-pub(crate) fn write(tid: i32, registers: &[u64]) -> Result<(), Error> {
-    let bytes: Vec<u8> = registers.iter().flat_map(|word| word.to_le_bytes()).collect();
-    ptrace::set_register_set(tid, ptrace::NT_PRSTATUS, &bytes)
+    ptrace::general_registers(tid, COUNT)
 }
 
 /// Those that perf_event_open(2) gives, of a thread in system call `number`; None where they are not all there.

@@ -3,6 +3,7 @@
 
 use crate::arch::limits;
 use crate::arch::registers::{self, ORIG_RAX, RAX};
+use crate::process::ptrace;
 
 /// The system calls that the kernel ends with EINTR for a stop although it could start them again, by their numbers:
 /// read, write, readv, writev and their kin, sendfile, splice (sockets with a time limit), connect, accept, send and receive,
@@ -27,5 +28,5 @@ pub(crate) fn restart_interrupted(tid: i32) -> bool {
     if !limits::go_on(&mut registers, limits::now()) {
         registers[RAX] = -ERESTARTNOHAND as u64;
     }
-    registers::write(tid, &registers).is_ok()
+    ptrace::set_general_registers(tid, &registers).is_ok()
 }
