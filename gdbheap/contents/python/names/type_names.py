@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gdbheap._native import Space
+from gdbheap.contents.python.objects.attributes import MAX_BASES
 from gdbheap.contents.python.objects.reading import Lookups, dict_lookup, read_name
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.cpython import (
@@ -10,6 +13,7 @@ from gdbheap.layout.cpython import (
     FLAG_HEAP_TYPE,
     FLAG_UNICODE,
     OB_TYPE,
+    TP_BASE,
     TP_DICT,
     TP_FLAGS,
     TP_NAME,
@@ -41,6 +45,18 @@ class TypeNames:
         """The type's name in the process as it runs, where it was let go before all was copied: no name changes."""
         space = self._space.as_it_runs()
         return None if space is None else TypeNames(space, self._release)._read(address)
+
+    def with_bases(self, address: int) -> Iterator[str]:
+        """Yield the names of the type at ``address`` and of its bases, each the one before's ``__base__``, as far as
+        they can be read."""
+        for _ in range(MAX_BASES if address else 0):
+            yield self.name(address)
+            try:
+                address = self._space.word(address + self._release.at(TP_BASE))
+            except Fault:
+                break
+            if not address:
+                break
 
     def module(self, address: int) -> str:
         """The module of the type at ``address``, "builtins" where its name has none."""

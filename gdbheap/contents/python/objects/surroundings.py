@@ -10,7 +10,7 @@ from gdbheap.contents.python.objects.reading import Allowance, dict_items, read_
 from gdbheap.contents.python.text.repr import BRIEF, Repr
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.graph.nodes import Node
-from gdbheap.layout.cpython import OB_SIZE, OB_TYPE, TP_BASE
+from gdbheap.layout.cpython import OB_SIZE, OB_TYPE
 
 __all__ = ["MAX_VALUES", "LogHandler", "WidestLabel", "log_handler", "widest_label"]
 
@@ -21,7 +21,7 @@ MAX_VALUES = 100_000
 TEXTS = ("str", "bytes")
 HANDLER, LOGGER, NAME = "logging.Handler", "logging.Logger", "name"
 BUFFERING = "logging.handlers.BufferingHandler"
-MAX_BASES, LONGEST = 32, 100
+MAX_ATTRIBUTES, LONGEST = 32, 100
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> Wides
 
 
 def _widest(texts: Repr, metric: Node, left: Allowance) -> WidestLabel | None:
-    found = dict(islice(texts.attributes.of(texts.space, metric.address, metric.type), MAX_BASES))
+    found = dict(islice(texts.attributes.of(texts.space, metric.address, metric.type), MAX_ATTRIBUTES))
     labels, children = found.get(LABEL_NAMES), found.get(CHILDREN)
     if not labels or not children:
         return None
@@ -115,7 +115,7 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 def _name_of(texts: Repr, logger: Node) -> str | None:
     """Return a logger's name, which is the contents of a string."""
     try:
-        for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_BASES):
+        for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_ATTRIBUTES):
             if name == NAME:
                 found = _text(texts, value)
                 return None if found is None else texts.disclosure.text(found)
@@ -126,13 +126,4 @@ def _name_of(texts: Repr, logger: Node) -> str | None:
 
 def _is_a(texts: Repr, kind: int, name: str) -> bool:
     """Return whether a type is the one of that name, or has it as a base."""
-    for _ in range(MAX_BASES):
-        if not kind:
-            break
-        if texts.names.name(kind) == name:
-            return True
-        try:
-            kind = texts.space.word(kind + texts.release.at(TP_BASE))
-        except Fault:
-            break
-    return False
+    return name in texts.names.with_bases(kind)

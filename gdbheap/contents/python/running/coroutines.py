@@ -18,7 +18,7 @@ from gdbheap.contents.python.objects.reading import read_name
 from gdbheap.contents.python.running.threads import MAX_LOCALS, Position, Threads
 from gdbheap.errors import Fault
 from gdbheap.layout.asyncio import TaskLayout
-from gdbheap.layout.cpython import OB_TYPE, TP_BASE, Release
+from gdbheap.layout.cpython import OB_TYPE, Release
 
 TASK, COROUTINE, GENERATOR, ASYNC_GENERATOR, GREENLET = (
     "task", "coroutine", "generator", "async_generator", "greenlet",
@@ -141,22 +141,13 @@ class Coroutines:
             if name in GENERATORS:
                 found[address] = name, name
                 continue
-            bases = self._bases(address)
+            bases = list(self._objects.names.with_bases(address))
             base = next((base for base in bases if base in (C_TASK, PYTHON_TASK, GREENLETS)), None)
             if base == PYTHON_TASK and C_FUTURE in bases:
                 base = MIXED_TASK
             if base is not None:
                 found[address] = (GREENLET if base == GREENLETS else TASK), base
         return found
-
-    def _bases(self, address: int) -> list[str]:
-        """The names of a type and its bases, as far as they can be read."""
-        names: list[str] = []
-        with suppress(Fault):
-            while address and len(names) < MAX_BASES:
-                names.append(self._objects.names.name(address))
-                address = self._space.word(address + self._release.at(TP_BASE))
-        return names
 
     def type_name(self, address: int) -> str:
         """The type's name of the object at ``address``; "?" when that cannot be read."""

@@ -168,17 +168,7 @@ class Repr:
         return Kind(address, self.names.name(address), family, bool(flags & FLAG_HEAP_TYPE))
 
     def _named_family(self, address: int) -> str:
-        for _ in range(MAX_BASES):
-            name = self.names.name(address)
-            if name in NAMED or name in CONSTANTS:
-                return name
-            try:
-                address = self.space.word(address + self.release.at(TP_BASE))
-            except Fault:
-                break
-            if not address:
-                break
-        return ""
+        return next((name for name in self.names.with_bases(address) if name in NAMED or name in CONSTANTS), "")
 
     def fields(self, kind: Kind) -> int | None:
         """The ``_fields`` of a namedtuple's class or of one of its bases."""
