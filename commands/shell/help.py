@@ -1,4 +1,4 @@
-"""What ``gdbheap --help`` and ``gdbheap NOUN --help`` print."""
+"""The texts of ``gdbheap --help`` and ``gdbheap NOUN --help``."""
 
 from __future__ import annotations
 
