@@ -177,7 +177,7 @@ COMMAND = Command(
 
     Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and
     the roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
-    byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "in free pages"
+    byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "reclaimable"
     says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
     its own. Lines below 1 % of RSS are left out or one line, unless --detail or --sort is given; --json has all.
     --sort orders lines that have the same parent. --format, --folded, --svg, --speedscope and --pprof draw what is

@@ -37,7 +37,7 @@ SHOWN = {
     r'"host": "[^"]*"': '"host": "server"',
     r'"boot_id": "[^"]*"': '"boot_id": "0f8d2c9e-5a41-4c1b-9d3e-7b6a5f4e3d2c"',
     r'"start_time": [0-9]+': '"start_time": 864213',
-    r"(?m)^The container \(.*\n(Of the page cache .*\n)?\n": "",
+    r"(?m)^Container /.*\n((\d|Tasks|Its|It |The ).*\n)?\n": "",
 }
 SERVICE = re.compile(r"^<!-- service (\d+): (.+) -->$", re.MULTILINE)
 DIFFERENCE = re.compile(r"(^<!-- diff: (\S+) (\S+) -->\n+```diff\n)(?:.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -196,13 +196,13 @@ def test_colours_of_a_terminal(target: Running) -> None:
     bright, plain, dumb = (
         # On a busy machine progress is shown first.
         re.sub(
-            r"\r?\033\[K(gdbheap: .* %\r\033\[K)*|gdbheap: process.*\n|\n*The container (.|\n)*?(\n\n|\Z)",
+            r"\r?\033\[K(gdbheap: .* %\r\033\[K)*|gdbheap: process.*\n|\n*Container /(.|\n)*?(\n\n|\Z)",
             "",
             on_terminal(words, 400, **variables)[0],
         )
         for variables in ({"NO_COLOR": ""}, {"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"})
     )
-    assert f"{COLOURS['used']}chunks in use" in bright and f"{COLOURS['free']}free chunks" in bright
+    assert f"{COLOURS['used']}blocks in use" in bright and f"{COLOURS['free']}freed, kept by glibc" in bright
     assert "\033" not in plain + dumb
 
     def table(text: str) -> list[str]:

@@ -97,8 +97,8 @@ def test_recorded_groups(version: int, files: dict[str, str], line: str, tmp_pat
     assert sum(part or 0 for part in parts) == found.current
     text = render(found, 3 * MIB, Style())
     for word in (
-        "charged 300.0 MiB", "anonymous memory 100.0 MiB", "other processes 80.0 MiB", "page cache 80.0 MiB",
-        "limit 512.0 MiB", "60.0 MiB goes first", "3 times", "1 process killed", "12.5/3.0/0.5 %",
+        "uses 300.0 MiB", "anonymous memory 100.0 MiB", "other processes 80.0 MiB", "page cache 80.0 MiB",
+        "limit 512.0 MiB", "60.0 MiB of page cache is reclaimed first", "3 times", "ended 1 process", "12.5/3.0/0.5 %",
         "MADV_FREE): 3.0 MiB",
     ):  # fmt: skip
         assert word in text, text
@@ -163,7 +163,7 @@ def test_lazily_given_back(large: Running) -> None:
     assert lazy == before
     if before == 0:
         pytest.skip("the kernel has taken it already")
-    assert "Given back lazily (MADV_FREE)" in gdbheap(str(large.pid)).stdout
+    assert "Freed lazily (MADV_FREE)" in gdbheap(str(large.pid)).stdout
 
 
 def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
@@ -174,9 +174,9 @@ def test_all_given_back(rng: random.Random, tmp_path: Path) -> None:
         page = gdbheap(str(process.pid)).stdout
         if kernel.in_rollup(process.pid, "LazyFree") < size * 0.99:
             pytest.skip("the kernel has taken some of it already")
-    given_back = re.findall(r"([\d.]+) MiB(?: \([\d.]+ % of RSS\) is)? given back already \(MADV_FREE\)", page)
+    given_back = re.findall(r"([\d.]+) MiB(?: \([\d.]+ % of RSS\))? freed lazily \(MADV_FREE\)", page)
     assert [float(each) for each in given_back] == [pytest.approx(size / (1 << 20), abs=0.5)] * 2, page
-    assert "Findings: none. " in page and "not known" not in page and "no known allocator" not in page
+    assert "Findings: none. " in page and "unknown" not in page and "no known allocator" not in page
 
 
 def test_a_real_group(large: Running, rng: random.Random) -> None:
@@ -190,7 +190,7 @@ def test_a_real_group(large: Running, rng: random.Random) -> None:
         assert abs(found["current"] - int(used.read_text())) < 4 * MIB and found["anon"] >= 24 * MIB
         assert found["own"] == kernel.in_rollup(large.pid, "Pss_Anon")
         text = gdbheap(str(large.pid)).stdout
-        assert f"The container ({group.name[:60]})" in text and "limit 256.0 MiB" in text
+        assert f"Container {group.name[:60]} uses" in text and "limit 256.0 MiB" in text
         large.process.kill()
         large.process.wait()
 

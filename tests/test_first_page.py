@@ -71,8 +71,8 @@ def made_up(free: int, used: int, **more: object) -> Ledger:
     """Return a ledger of glibc's malloc alone."""
     lines = [
         Line("glibc", None, "glibc malloc", free + used, free + used, 0),
-        Line("glibc.used", "glibc", "chunks in use", used, used, 0, state="used"),
-        Line("glibc.free", "glibc", "free chunks", free, free, 0, state="free"),
+        Line("glibc.used", "glibc", "blocks in use", used, used, 0, state="used"),
+        Line("glibc.free", "glibc", "freed, kept by glibc", free, free, 0, state="free"),
     ]
     told = Summary(used, used, free, free, None, [], ["glibc"], None, 0)
     return replace(Ledger(Rss(free + used, 0, "smaps_rollup"), lines, [], None, told), program="p", pid=7, **more)
@@ -95,7 +95,7 @@ def test_what_is_next_to_nothing_is_one_line(rng: random.Random) -> None:
     whole = made_up(10 * MIB, 990 * MIB)
     answer = replace(whole, ledger=[*whole.ledger, *small], rss=Rss(1000 * MIB, 0, "smaps_rollup"))
     folded, all_lines = (render(answer, Style(exact=True, rss=1000 * MIB), whole) for whole in (False, True))
-    assert "5 more, each below 1 %" in folded and "line 3" not in folded
+    assert "5 more below 1 %" in folded and "line 3" not in folded
     assert all(line.name in all_lines for line in answer.ledger)
     total = f"{sum(line.resident or 0 for line in answer.ledger if line.parent is None):,}"
     assert total in folded and total in all_lines
@@ -166,8 +166,8 @@ def test_growth_while_it_looks(tmp_path: Path) -> None:
     with running([sys.executable, "-c", KEEPS], tmp_path) as target:
         idle, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
     assert page["meanwhile"]["seconds"] > 0
-    assert abs(idle["meanwhile"]["rss"]) < MIB and "that followed" not in text
+    assert abs(idle["meanwhile"]["rss"]) < MIB and "in the next" not in text
     rss, grown = page["rss"]["bytes"], page["meanwhile"]["rss"]
     words = render(made_up(MIB, 9 * MIB, rss=Rss(rss, 0, ""), meanwhile=Meanwhile(grown, 0.5)), Style(rss=rss))
-    assert " RSS grew by " in words and " in the 500 ms that followed." in words
+    assert " RSS grew by " in words and " in the next 500 ms." in words
     assert " RSS shrank by " in render(made_up(MIB, 9 * MIB, meanwhile=Meanwhile(-9 * MIB, 2)), Style(rss=rss))

@@ -247,7 +247,7 @@ def test_the_window(tmp_path: Path) -> None:
     """``layout heap`` shows the first page, which can be scrolled to its end, and it is gone with the layout."""
     with terminal_of(150, tmp_path) as screen:
         screen.write(b"layout heap\n")
-        seen = until(screen, "chunks in use")
+        seen = until(screen, "blocks in use")
         screen.write(b"+ 60 heap\n")
         seen += until(screen, "total")
         screen.write(b"tui disable\nprint 6 * 7\n")

@@ -561,22 +561,22 @@ def made_summary(**changes: Any) -> Summary:
     ("changes", "words"),
     [
         ({}, "1,000 bytes is in use by the program, and 800 bytes is free and resident. 500 bytes of the free "
-             "memory is in whole pages that nobody holds. malloc_trim(0) would give back 399 bytes. 401 bytes of the "
+             "memory is in completely free pages. malloc_trim(0) would return 399 bytes. 401 bytes of the "
              "free memory stays: 300 bytes on shared pages, 100 bytes in caches."),
         ({"used_resident": 900}, "1,000 bytes is in use by the program (900 bytes of it resident), and"),
         ({"returnable": 0, "kept": [Kept("x.top", 800, "at the top")]},
-             "give back nothing. The free memory stays at the top."),
-        ({"whole": 0, "returnable": 0}, "None of the free memory is in whole pages that nobody holds. malloc"),
+             "return nothing. The free memory stays at the top."),
+        ({"whole": 0, "returnable": 0}, "None of the free memory is in completely free pages. malloc"),
         ({"returnable": None, "kept": [Kept("new.free", 800, "in new blocks")]},
-             "holds. The free memory stays in new blocks."),
+             "pages. The free memory stays in new blocks."),
         ({"used_resident": None, "free_resident": None, "returnable": None, "kept": []}, "is free; how much"),
         ({"free": 0, "free_resident": 0, "kept": []}, "1,000 bytes is in use by the program, and 0 bytes is free"),
         ({"unknown": NotWalked("other.x", "x", 7)}, "In glibc malloc, 1,000 bytes is in use, and 800 bytes is free"),
-        ({"unknown": NotWalked("other.x", "x", 7)}, "The blocks of x are not walked: of 7 bytes that is "
-             "resident in its own and other anonymous memory it is not known what is used and what is free."),
-        ({"unknown": NotWalked("other.x", "x", 7, own=True)}, "of 7 bytes that is resident in its own memory it is"),
-        ({"unknown": NotWalked("other.x", "x", None)}, "not walked: of its own and other anonymous memory it is not"),
-        ({"unknown": NotWalked("other.rest", "", 7)}, "Of 7 bytes that is resident in other anonymous memory it is"),
+        ({"unknown": NotWalked("other.x", "x", 7)}, "gdbheap does not walk the blocks of x. "
+             "How much of 7 bytes of its own and other anonymous memory is free is unknown."),
+        ({"unknown": NotWalked("other.x", "x", 7, own=True)}, "of x. How much of 7 bytes of its own memory is free"),
+        ({"unknown": NotWalked("other.x", "x", None)}, "of x. How much of its own and other anonymous memory is free"),
+        ({"unknown": NotWalked("other.rest", "", 7)}, "How much of 7 bytes of other anonymous memory is free"),
         ({"unknown": NotWalked("other.rest", "a or b", 0)}, "In glibc malloc, 1,000 bytes is in use, and"),
         ({"kept": [Kept("x.huge", 401, "in huge pages")]}, "stays in huge pages."),
     ],
@@ -594,7 +594,7 @@ def test_no_summary() -> None:
     nothing = Summary(0, 0, 0, 0, None, [], [], None)
     assert summary.render(nothing, {}, EXACT) == ""
     told = summary.render(dataclasses.replace(nothing, unknown=NotWalked("other.x", "x", 7)), {}, EXACT)
-    assert told.startswith("The blocks of x are not walked") and "in use" not in told
+    assert told.startswith("gdbheap does not walk the blocks of x") and "in use" not in told
 
 
 def test_ledger_of_unknown_residency(rng: random.Random) -> None:

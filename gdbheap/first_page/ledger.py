@@ -58,24 +58,24 @@ from gdbheap.targets.target import Meanwhile
 Name = tuple[LineId, "LineId | None", str]
 """A line's id, its parent's, and its name."""
 FIRST: tuple[Name, ...] = (
-    (FILES, None, "files: programs, libraries, mapped files"),
-    (STACKS, None, "stacks of threads"),
+    (FILES, None, "program and library files"),
+    (STACKS, None, "thread stacks"),
     (SHARED, None, "shared memory"),
 )
 LAST: tuple[Name, ...] = (
-    (OTHER, None, "other memory that a program or library mapped"),
+    (OTHER, None, "other mmap"),
     (UNEXPLAINED, None, "unexplained"),
 )
-ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads, kept by glibc")
-CUT_OFF: Name = (MISSING, None, "missing: the core is cut short")
+ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads")
+CUT_OFF: Name = (MISSING, None, "missing from the core")
 DETAILS = {
-    CODE: "code of files",
-    DATA: "data of files that may be written, .bss",
-    READ_ONLY: "data of files that is only read",
-    SHARED_FILES: "files that are mapped shared: page cache",
-    BREAK_OF_OTHERS: "other users' part of the break",
-    OF_KERNEL: "the kernel's vdso and its data",
-    REST: "the rest",
+    CODE: "code",
+    DATA: "writable data, .bss",
+    READ_ONLY: "read-only data",
+    SHARED_FILES: "shared file mappings",
+    BREAK_OF_OTHERS: "sbrk() by others",
+    OF_KERNEL: "vdso",
+    REST: "other anonymous memory",
 }
 
 

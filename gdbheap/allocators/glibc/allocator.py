@@ -52,10 +52,10 @@ PARTS_OF_ARENAS = {
     OVERHEAD: State.OVERHEAD,
 }
 WHY_KEPT = (
-    ("fragments", "in free chunks on pages that chunks in use share (fragmentation)"),
-    ("tcache", "in threads' caches"),
-    ("locked", "in free pages that mlock keeps"),
-    ("hugetlb", "in free pages of hugetlbfs, which malloc_trim() does not give back"),
+    ("fragments", "on pages shared with blocks in use (fragmentation)"),
+    ("tcache", "in thread caches"),
+    ("locked", "in locked pages (mlock)"),
+    ("hugetlb", "in hugetlbfs pages, which malloc_trim() does not return"),
     ("top", "in top chunks that malloc_trim() leaves"),
 )
 OF_OTHERS: dict[PartId, LineId] = {"foreign": BREAK_OF_OTHERS, "unexplained": UNEXPLAINED}
@@ -82,18 +82,12 @@ class GlibcAllocator(Allocator):
     name = NAME
     title = "glibc malloc"
     lines = (
-        LedgerLine(USED, NAME, "chunks in use", None),
-        LedgerLine(MAPPED, NAME, "chunks with a mapping of their own", State.USED),
-        LedgerLine(FREE, NAME, "free chunks, also in thread caches and fast bins", None),
-        LedgerLine(
-            CACHED_MAPPED,
-            FREE,
-            "chunks with a mapping of their own, in a thread's cache",
-            State.FREE,
-            detail=True,
-        ),
+        LedgerLine(USED, NAME, "blocks in use", None),
+        LedgerLine(MAPPED, NAME, "large blocks (mmap)", State.USED),
+        LedgerLine(FREE, NAME, "freed, kept by glibc", None),
+        LedgerLine(CACHED_MAPPED, FREE, "cached large blocks", State.FREE, detail=True),
         LedgerLine(TOP, NAME, "top chunks", None),
-        LedgerLine(OVERHEAD, NAME, "arenas' own data, and address space reserved for them", None),
+        LedgerLine(OVERHEAD, NAME, "arena metadata", None),
     )
     why_holes_stay = (
         "free() returns memory only from the top of a heap, and the block after each hole prevents that; "
@@ -195,7 +189,7 @@ class GlibcAllocator(Allocator):
         for line in self.lines:
             yield line
             for index in range(len(self.malloc.arenas)) if line.id in PARTS_OF_ARENAS else ():
-                title = f"arena {index}" if index else "the main arena"
+                title = f"arena {index}" if index else "main arena"
                 yield LedgerLine(line_below(line.id, index), line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
 
     def drawn(self) -> Iterable[Drawn]:

@@ -55,13 +55,13 @@ class JemallocLibraries(SeveralAllocators):
     walks = "jemalloc"
     lines = (
         LedgerLine(USED, NAME, "blocks in use", None),
-        LedgerLine(FREE, NAME, "free blocks and extents, and address space retained for them", None),
-        LedgerLine(SLABS, FREE, "free blocks of slabs", State.FREE, detail=True),
-        LedgerLine(CACHES, FREE, "free blocks in threads' caches", State.FREE, detail=True),
-        LedgerLine(DIRTY, FREE, "dirty extents: free, and not given back yet", State.FREE, detail=True),
-        LedgerLine(MUZZY, FREE, "muzzy extents: free, and the kernel may take them", State.FREE, detail=True),
-        LedgerLine(RETAINED, FREE, "retained: address space that was given back", State.RESERVED, detail=True),
-        LedgerLine(OVERHEAD, NAME, "metadata, and padding of large blocks", State.OVERHEAD),
+        LedgerLine(FREE, NAME, "freed, kept by jemalloc", None),
+        LedgerLine(SLABS, FREE, "free slab regions", State.FREE, detail=True),
+        LedgerLine(CACHES, FREE, "thread caches", State.FREE, detail=True),
+        LedgerLine(DIRTY, FREE, "dirty extents", State.FREE, detail=True),
+        LedgerLine(MUZZY, FREE, "muzzy extents", State.FREE, detail=True),
+        LedgerLine(RETAINED, FREE, "retained address space", State.RESERVED, detail=True),
+        LedgerLine(OVERHEAD, NAME, "metadata and padding", State.OVERHEAD),
     )
     shown_idle = False
     roots: list[Root]

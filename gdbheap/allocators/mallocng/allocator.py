@@ -76,10 +76,10 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
     walks = MUSL.name
     replaces = GlibcAllocator
     lines = (
-        LedgerLine(USED, NAME, "blocks in use, as large as was asked for", State.USED),
-        LedgerLine(FREE, NAME, "free slots", State.FREE),
-        LedgerLine(SLACK, NAME, "rest of the slots of blocks in use", State.OVERHEAD),
-        LedgerLine(OVERHEAD, NAME, "headers, metadata, and ends of mappings", State.OVERHEAD),
+        LedgerLine(USED, NAME, "blocks in use", State.USED),
+        LedgerLine(FREE, NAME, "freed, kept by musl", State.FREE),
+        LedgerLine(SLACK, NAME, "unused slot ends", State.OVERHEAD),
+        LedgerLine(OVERHEAD, NAME, "metadata and padding", State.OVERHEAD),
     )
     shown_idle = False
     parts = {

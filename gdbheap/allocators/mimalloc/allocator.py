@@ -45,11 +45,11 @@ class MimallocAllocator(StoreAllocator):
     title = "Python's mimalloc"
     lines = (
         LedgerLine(USED, NAME, "blocks in use", State.USED),
-        LedgerLine(FREE, NAME, "free blocks, pages and segments, and address space reserved for them", None),
-        LedgerLine(BLOCKS, FREE, "free blocks of pages", State.FREE, detail=True),
-        LedgerLine(SPANS, FREE, "spans without a page", State.FREE, detail=True),
-        LedgerLine(RESERVE, FREE, "reserved beside the segments", State.RESERVED, detail=True),
-        LedgerLine(OVERHEAD, NAME, "segment headers and padding", State.OVERHEAD),
+        LedgerLine(FREE, NAME, "freed, kept by mimalloc", None),
+        LedgerLine(BLOCKS, FREE, "free blocks", State.FREE, detail=True),
+        LedgerLine(SPANS, FREE, "free spans", State.FREE, detail=True),
+        LedgerLine(RESERVE, FREE, "reserved address space", State.RESERVED, detail=True),
+        LedgerLine(OVERHEAD, NAME, "metadata and padding", State.OVERHEAD),
     )
     shown_idle = False
     replaces = PymallocAllocator

@@ -54,12 +54,12 @@ class MimallocLibraries(SeveralAllocators):
     walks = "mimalloc"
     lines = (
         LedgerLine(USED, NAME, "blocks in use", None),
-        LedgerLine(FREE, NAME, "free blocks, pages and segments, and address space reserved for them", None),
-        LedgerLine(BLOCKS, FREE, "free blocks of pages", State.FREE, detail=True),
-        LedgerLine(SPANS, FREE, "slices without a page", State.FREE, detail=True),
-        LedgerLine(RESERVE, FREE, "reserved, and never used so far", State.RESERVED, detail=True),
-        LedgerLine(SLACK, NAME, "rest of blocks in use, beyond what was asked for", State.OVERHEAD),
-        LedgerLine(OVERHEAD, NAME, "headers, tables and padding", State.OVERHEAD),
+        LedgerLine(FREE, NAME, "freed, kept by mimalloc", None),
+        LedgerLine(BLOCKS, FREE, "free blocks", State.FREE, detail=True),
+        LedgerLine(SPANS, FREE, "free slices", State.FREE, detail=True),
+        LedgerLine(RESERVE, FREE, "reserved address space", State.RESERVED, detail=True),
+        LedgerLine(SLACK, NAME, "unused block ends", State.OVERHEAD),
+        LedgerLine(OVERHEAD, NAME, "metadata and padding", State.OVERHEAD),
     )
     shown_idle = False
     roots: list[Root]

@@ -68,8 +68,8 @@ class OldmallocAllocator(ListingAllocator):
     replaces = GlibcAllocator
     lines = (
         LedgerLine(USED, NAME, "blocks in use", State.USED),
-        LedgerLine(FREE, NAME, "free chunks", State.FREE),
-        LedgerLine(OVERHEAD, NAME, "headers, and what was skipped for alignment", State.OVERHEAD),
+        LedgerLine(FREE, NAME, "freed, kept by musl", State.FREE),
+        LedgerLine(OVERHEAD, NAME, "headers and padding", State.OVERHEAD),
     )
     shown_idle = False
     parts: ClassVar[dict[PartId, LineId]] = {"used": USED, "free": FREE, "header": OVERHEAD, "padding": OVERHEAD}

@@ -39,8 +39,8 @@ class PymallocAllocator(StoreAllocator):
     title = "Python's pymalloc"
     lines = (
         LedgerLine(USED, NAME, "blocks in use", State.USED),
-        LedgerLine(FREE, NAME, "free blocks and pools", None),
-        LedgerLine(BLOCKS, FREE, "free blocks in pools in use", State.FREE, detail=True),
+        LedgerLine(FREE, NAME, "freed, kept by pymalloc", None),
+        LedgerLine(BLOCKS, FREE, "free blocks", State.FREE, detail=True),
         LedgerLine(POOLS, FREE, "free pools", State.FREE, detail=True),
         LedgerLine(OVERHEAD, NAME, "pool headers and padding", State.OVERHEAD),
     )

@@ -55,15 +55,15 @@ class TcmallocLibraries(SeveralAllocators):
     walks = "tcmalloc"
     lines = (
         LedgerLine(USED, NAME, "blocks in use", None),
-        LedgerLine(FREE, NAME, "free blocks and pages, and pages that were given back", None),
-        LedgerLine(SPANS, FREE, "free blocks in their spans (central lists)", State.FREE, detail=True),
-        LedgerLine(TRANSFER, FREE, "free blocks in transfer caches", State.FREE, detail=True),
-        LedgerLine(CACHES, FREE, "free blocks in threads' caches", State.FREE, detail=True),
-        LedgerLine(PAGES, FREE, "free pages of the page heap, not given back yet", State.FREE, detail=True),
-        LedgerLine(RETURNED, FREE, "returned: pages that were given back, address space", State.RESERVED, detail=True),
-        LedgerLine(OVERHEAD, NAME, "metadata, and what is left over in spans", None),
+        LedgerLine(FREE, NAME, "freed, kept by tcmalloc", None),
+        LedgerLine(SPANS, FREE, "central free lists", State.FREE, detail=True),
+        LedgerLine(TRANSFER, FREE, "transfer caches", State.FREE, detail=True),
+        LedgerLine(CACHES, FREE, "thread caches", State.FREE, detail=True),
+        LedgerLine(PAGES, FREE, "free page heap", State.FREE, detail=True),
+        LedgerLine(RETURNED, FREE, "returned address space", State.RESERVED, detail=True),
+        LedgerLine(OVERHEAD, NAME, "metadata and padding", None),
         LedgerLine(METADATA, OVERHEAD, "metadata", State.OVERHEAD, detail=True),
-        LedgerLine(REST, OVERHEAD, "left over in spans", State.OVERHEAD, detail=True),
+        LedgerLine(REST, OVERHEAD, "span padding", State.OVERHEAD, detail=True),
     )
     shown_idle = False
     roots: list[Root]

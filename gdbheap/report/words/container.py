@@ -38,8 +38,8 @@ def _lazy(lazy: int | None, style: Style) -> str:
     if not lazy:
         return ""
     return style.filled(
-        f"Given back lazily (MADV_FREE): {style.bytes(lazy)}{style.of_rss(lazy)} are resident until the kernel needs "
-        "them; it takes them before it kills."
+        f"Freed lazily (MADV_FREE): {style.bytes(lazy)}{style.of_rss(lazy)} stays resident until the kernel needs it, "
+        "and goes before any process is killed."
     )
 
 
@@ -48,11 +48,11 @@ def _group(answer: Container, style: Style) -> Iterator[str]:
     limit = "no limit" if answer.max is None else f"limit {style.bytes(answer.max)}"
     above = "" if answer.max_of in (None, answer.path) else f" (of {one_line(answer.max_of, PATH_WIDTH)})"
     parts = ", ".join(_parts(answer, style))
-    charged = f"The container ({where}) is charged {style.bytes(answer.current)}"
-    yield style.filled(f"{charged}{': ' if parts else ''}{parts}; {limit}{above}.")
+    start = f"Container {where} uses {style.bytes(answer.current)} ({limit}{above})"
+    yield style.filled(f"{start}{': ' if parts else ''}{parts}.")
     more = list(_more(answer, style))
     if more:
-        yield style.filled(f"{'; '.join(more)}.")
+        yield style.filled(" ".join(f"{sentence}." for sentence in more))
     if answer.files:
         yield style.filled(_files(answer.files, style))
 
@@ -64,9 +64,9 @@ def _files(files: list[TmpfsFile], style: Style) -> str:
     more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)
     size = style.bytes(sum(file.bytes for file in files))
     count = counted(len(files), "file")
-    return (
-        f"{count} in tmpfs that this process does not map, {size} of memory until removed: {', '.join(shown + more)}."
-    )
+    verb = "keeps" if len(files) == 1 else "keep"
+    names = ", ".join(shown + more)
+    return f"{count} in tmpfs, which this process does not map, {verb} {size} until removed: {names}."
 
 
 def _parts(answer: Container, style: Style) -> Iterator[str]:
@@ -76,8 +76,8 @@ def _parts(answer: Container, style: Style) -> Iterator[str]:
         (answer.others, "other processes"),
         (answer.cache, "page cache"),
         (answer.shmem, "shared memory and tmpfs"),
-        (answer.kernel, "the kernel for it"),
-        (answer.rest, "not yet told apart"),
+        (answer.kernel, "kernel memory"),
+        (answer.rest, "unclassified"),
     )
     yield from (f"{what} {style.bytes(size)}" for size, what in named if size)
 
@@ -85,22 +85,22 @@ def _parts(answer: Container, style: Style) -> Iterator[str]:
 def _more(answer: Container, style: Style) -> Iterator[str]:
     """What decides whether it will be killed."""
     if answer.inactive_file:
-        yield f"Of the page cache {style.bytes(answer.inactive_file)} goes first when memory is needed"
+        yield f"{style.bytes(answer.inactive_file)} of page cache is reclaimed first"
     if answer.moved:
-        yield f"{style.bytes(answer.moved)} of the process were charged to the group that it came from"
+        yield f"{style.bytes(answer.moved)} of the process counts for its former group"
     if answer.high is not None:
-        yield f"programs are slowed down from {style.bytes(answer.high)} on (memory.high)"
+        yield f"The kernel slows its programs down above {style.bytes(answer.high)} (memory.high)"
     if answer.swap:
         yield f"{style.bytes(answer.swap)} is swapped"
     if answer.events.get(HIT):
-        yield f"the limit was hit {counted(answer.events[HIT], 'time')}"
+        yield f"It hit its limit {counted(answer.events[HIT], 'time')}"
     if answer.events.get(KILLED):
-        yield f"{counted(answer.events[KILLED], 'process', 'processes')} killed for want of memory"
+        yield f"The OOM killer ended {counted(answer.events[KILLED], 'process', 'processes')}"
     if answer.pressure is not None and max(answer.pressure.some):
         yield _waited(answer.pressure)
 
 
 def _waited(pressure: Pressure) -> str:
-    whose = "in it" if pressure.of == "group" else "on this machine"
+    whose = "Its tasks" if pressure.of == "group" else "Tasks on this machine"
     share = "/".join(f"{percent:.1f}" for percent in pressure.some)
-    return f"tasks {whose} waited for memory {share} % of the last 10 s, 1 min and 5 min"
+    return f"{whose} waited for memory {share} % of the last 10 s, 1 min and 5 min"

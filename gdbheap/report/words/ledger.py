@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["FIRST", "advice_sentence", "commands_of", "decision", "heading_of", "no_findings", "render"]
 
 NOT_LOOKED = (
-    "Findings: none, and none could be looked for in the largest part of the memory, whose blocks are not walked: "
-    "whether some of it could be given back is not known."
+    "Findings: none. gdbheap does not walk the blocks in the largest part of the memory, so some of it may be "
+    "reclaimable."
 )
-LAZY = "Findings: none. {} is given back already (MADV_FREE): the kernel takes it when it needs memory."
+LAZY = "Findings: none. {} freed lazily (MADV_FREE): the kernel takes it when it needs memory."
 # In percent of RSS: what is worth more than this stands out where there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
@@ -39,7 +39,7 @@ MIN_PERCENT_SHOWN = 1
 MIN_CHANGE = 1 << 20
 FIRST, GAINS_FIRST = "Findings, largest first", "Findings, what can be gained first"
 COLUMNS = (
-    Column("what", True), Column("resident"), SHARE, Column("in free pages"), Column("swapped"), Column("virtual"),
+    Column("what", True), Column("resident"), SHARE, Column("reclaimable"), Column("swapped"), Column("virtual"),
 )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def _books(answer: Ledger, style: Style, whole: bool) -> str:
     if roots:
         resident, swapped = (_sum([getattr(line, name) for line in roots]) for name in ("resident", "swapped"))
         virtual = sum(line.virtual for line in roots)
-        more = f"{len(roots)} more, each below {MIN_PERCENT_SHOWN} %"
+        more = f"{len(roots)} more below {MIN_PERCENT_SHOWN} %"
         rows.append(
             [more, style.size(resident), style.share_of_resident(resident), "", *map(style.size, (swapped, virtual))]
         )
@@ -89,7 +89,7 @@ def _since(found: Since | None, style: Style) -> str:
     """Say what grew since the look that is compared; nothing without one."""
     if found is None:
         return ""
-    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is not known in both"
+    rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is unknown in one of them"
     told = growth_sentence(found.holders, found.in_use, found.free, style)
     return f"Since the snapshot ({duration_text(max(found.seconds, 0))} ago): {rss}. {told}".rstrip()
 
@@ -100,7 +100,7 @@ def _meanwhile(answer: Ledger, style: Style) -> str:
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
     how = "grew" if found.rss > 0 else "shrank"
-    return f"RSS {how} by {style.bytes(abs(found.rss))} in the {duration_text(found.seconds)} that followed."
+    return f"RSS {how} by {style.bytes(abs(found.rss))} in the next {duration_text(found.seconds)}."
 
 
 def _next(answer: Ledger) -> str:
@@ -118,12 +118,13 @@ def _holders(answer: Ledger, style: Style) -> str:
     held = main_holders.render(rows, style)
     if answer.not_looked is None:
         return join(held, unfinished(answer.not_examined, [], style))
-    all_of_them = f"to follow the references of {answer.not_looked:,} blocks takes about"
-    seconds = f"{seconds_for(answer.not_looked)} s of CPU time, while the program runs on"
+    cost = (
+        f"Following the references of {answer.not_looked:,} blocks takes about {seconds_for(answer.not_looked)} s of "
+        "CPU time; the program runs meanwhile."
+    )
     if not answer.not_examined:
-        return join(held, style.filled(f"Who holds it is not known yet: {all_of_them} {seconds}."))
-    rest = f"not examined: {style.bytes(answer.not_examined)}; {all_of_them} {seconds}."
-    return join(held, style.filled(rest))
+        return join(held, style.filled(f"Holders: not looked for. {cost}"))
+    return join(held, style.filled(f"Not examined: {style.bytes(answer.not_examined)}. {cost}"))
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:
@@ -185,14 +186,14 @@ def no_findings(answer: Ledger) -> str:
         style = Style(rss=answer.rss.bytes)
         return LAZY.format(f"{style.bytes(answer.rss.lazy)}{style.of_rss(answer.rss.lazy)}")
     if answer.rss.bytes is None:
-        return "Findings: none, as it is not known what is resident. 'heap holes' and 'heap pins' tell what is free."
+        return "Findings: none, because resident memory is unknown. 'heap holes' and 'heap pins' show what is free."
     if answer.imported is not None and most_is_imported(answer.imported, answer.rss.bytes):
         size = answer.imported.bytes if answer.imported.resident is None else answer.imported.resident
         return (
-            f"Findings: none, but {size_text(size)} is held by the interpreter and packages, where no "
-            "variable of the program leads: 'heap pyobjects' says of which types that is."
+            f"Findings: none, but the interpreter and imported packages hold {size_text(size)}. 'heap pyobjects' lists "
+            "it by type."
         )
-    return "Findings: none. Nothing here stands out as memory that could be given back."
+    return "Findings: none. No memory to reclaim."
 
 
 def _says_lazy(answer: Ledger) -> bool:

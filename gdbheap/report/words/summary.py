@@ -36,7 +36,7 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
     is_part = answer.unknown is not None or answer.outside > 0
     start = f"In {where}, {used} is in use" if is_part else f"{used} is in use by the program"
     if answer.free_resident is None or answer.used_resident is None:
-        return f"{start} and {free} is free; how much of it is resident is not known."
+        return f"{start} and {free} is free; how much of it is resident is unknown."
     there = style.bytes(answer.used_resident)
     resident = "" if there == used else f" ({there} of it resident)"
     return f"{start}{resident}, and {style.bytes(answer.free_resident)} is free and resident."
@@ -46,11 +46,11 @@ def _given_back(answer: Summary, style: Style) -> str:
     """How much of what is free are pages that nobody holds, and how much a call would give back."""
     if not answer.free_resident or answer.whole is None:
         return ""
-    whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of {FREE} is in whole pages that nobody holds."
+    whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of {FREE} is in completely free pages."
     if answer.returnable is None:
         return whole
     size = style.bytes(answer.returnable) if answer.returnable else "nothing"
-    return f"{whole} malloc_trim(0) would give back {size}."
+    return f"{whole} malloc_trim(0) would return {size}."
 
 
 def _stays(answer: Summary, style: Style) -> str:
@@ -71,6 +71,6 @@ def _not_walked(unknown: Unknown | None, style: Style) -> str:
         return ""
     own = "its own memory" if unknown.own else "its own and other anonymous memory"
     where = PLACES.get(unknown.id) or (own if unknown.id.startswith("other.") else MALLOCS)
-    start = f"The blocks of {unknown.name} are not walked: of" if unknown.name else "Of"
-    part = where if unknown.bytes is None else f"{style.bytes(unknown.bytes)} that is resident in {where}"
-    return f"{start} {part} it is not known what is used and what is free."
+    start = f"gdbheap does not walk the blocks of {unknown.name}. " if unknown.name else ""
+    part = "" if unknown.bytes is None else f"{style.bytes(unknown.bytes)} of "
+    return f"{start}How much of {part}{where} is free is unknown."

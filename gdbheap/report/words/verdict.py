@@ -91,12 +91,12 @@ def _free(answer: Ledger, style: Style) -> str:
         if _is_much(found.stacks_left, answer):
             return f"; {style.bytes(found.stacks_left)} left on stacks by calls that have returned"
         if gave_back_much(answer):
-            return f"; {style.bytes(answer.rss.lazy)} given back already (MADV_FREE)"
+            return f"; {style.bytes(answer.rss.lazy)} freed lazily (MADV_FREE)"
         unknown = found.unknown
         is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
         return "; next to nothing is free" if is_known else ""
     kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
-    lazy = f" ({style.bytes(answer.rss.lazy)} of all goes when the kernel needs it)"
+    lazy = f" ({style.bytes(answer.rss.lazy)} of all is freed lazily)"
     return f"{kept}{lazy if gave_back_much(answer) else ''}"
 
 
