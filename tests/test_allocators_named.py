@@ -20,7 +20,7 @@ TEXT = "the command's help names what it shows of each"
 OWN_RULE = "a rule about one allocator, with its advice"
 OTHERS = "with which allocator, and which settings of it, recorded calls are run again"
 ALLOWED = {
-    "answers.arenas": MALLOC, "first_page.ledger": "an abort is glibc's", "answers.aborted": "an abort is glibc's",
+    "answers.arenas": MALLOC, "answers.aborted": "an abort is glibc's",
     "answers.accounting.records": "a snapshot's target has glibc's version", "answers.chunks": MALLOC,
     "answers.fit": MALLOC, "answers.sizes": MALLOC,
     "answers.trim": MALLOC, "first_page.check_advice": MALLOC, "commands.inferior_calls.inferior_call": MALLOC,
@@ -42,6 +42,7 @@ ALLOWED = {
         "thread_tops",
     )), OWN_RULE),
     **dict.fromkeys((f"findings.{name}.words" for name in (
+        "large_chunks",
         "cached", "fragmented", "sparse_huge_pages", "huge_pages", "jemalloc_arenas", "jemalloc_unused",
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "tcmalloc_unused",
     )), OWN_RULE),

@@ -176,15 +176,15 @@ def test_the_keys_of_a_document() -> None:
 def test_beside_other_findings() -> None:
     """Who has which of its bytes, whose they may be, and another's remedy beside the advice."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
-    start = "the main arena's top chunk holds 8.0 MiB of free resident pages, beyond trim_threshold: "
+    start = "the main arena's top chunk holds 8.0 MiB of free resident pages. It is above trim_threshold, "
     one = finding(figures, shared=[("large-chunks", 120 * KIB), ("thread-tops", 80 * KIB)])
     assert text_of(one).startswith(start)
-    told = "; 120.0 KiB more of it is counted in finding 'large-chunks', 80.0 KiB in finding 'thread-tops'"
+    told = ". 120.0 KiB more of it is counted in finding 'large-chunks', 80.0 KiB in finding 'thread-tops'"
     assert text_of(one).endswith(told)
-    told = "; finding 'cycles' may count the same bytes: do not add up the two"
+    told = ". Finding 'cycles' may count the same bytes: do not add them up"
     assert text_of(finding(figures, within="cycles")).endswith(told)
     two = finding(figures, within="cycles", also_within=["slack"])
-    told = "; findings 'cycles' and 'slack' may count the same bytes: do not add up the sizes"
+    told = ". Findings 'cycles' and 'slack' may count the same bytes: do not add them up"
     assert text_of(two).endswith(told)
 
 
@@ -194,8 +194,8 @@ def test_others_by_their_numbers() -> None:
     held = finding(figures, within="holder", also_within=["slack"], shared=[("large-chunks", 120 * KIB)])
     rows = [finding(held_by("a")), held, finding(held_by("b")), Finding("slack", MIB, figures)]
     text = text_of(held, numbers_of([*rows, Finding("large-chunks", MIB, figures)]))
-    told = "; 120.0 KiB more of it is counted in finding 5; findings 1, 3 and 4 may count the same bytes: "
-    assert text.endswith(f"{told}do not add up the sizes")
+    told = ". 120.0 KiB more of it is counted in finding 5. Findings 1, 3 and 4 may count the same bytes: "
+    assert text.endswith(f"{told}do not add them up")
     assert not [row.id for row in rows if row.id in text]
 
 
@@ -203,70 +203,97 @@ def test_remedy_of_another() -> None:
     """The remedy of another finding stands beside the advice."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
-    told = f"{advice}; or call malloc_trim(0) after the load, which gives it back until the next one"
+    told = f"{advice}; or call malloc_trim(0) after each load"
     assert advice_of(finding(figures, alternatives=[gone])).startswith(told)
 
 
 @pytest.mark.parametrize(
     ("figures", "text"),
     [
-        (SparseHugePages(4 * MIB, 2, 3 * MIB, False, False), "Transparent huge pages: 4.0 MiB, 3.0 MiB of zeros; the "
-             "program touched a part of each of 2 pages of 2 MiB"),
-        (SparseHugePages(4 * MIB, 2, 3 * MIB, True, False), "4.0 MiB, about 3.0 MiB of zeros"),
-        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "x", [], False, MIB), "(x); 1.0 MiB more was given back by "),
-        (FreeChunks(1, MIB, 0, 0), "free() left 1 hole between blocks in use, and its whole pages stay "
-             "resident: 1.0 MiB in the main arena"),
+        (SparseHugePages(4 * MIB, 2, 3 * MIB, False, False),
+            "transparent huge pages: 3.0 MiB of 4.0 MiB is zeros. The program touched a part of each of 2 pages "
+            "of 2 MiB, and the kernel made all of it resident"),
+        (SparseHugePages(4 * MIB, 2, 3 * MIB, True, False),
+            "transparent huge pages: about 3.0 MiB of 4.0 MiB is zeros. The program touched a part of each of 2 "
+            "pages of 2 MiB, and the kernel made all of it resident"),
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "x", [], False, MIB),
+            "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
+            "0x1000 (x), has 1.0 MiB; 1.0 MiB more is freed lazily (MADV_FREE)"),
+        (FreeChunks(1, MIB, 0, 0),
+            "1 hole between blocks in use keeps free pages resident: 1.0 MiB in the main arena"),
         (FreeChunks(1200, MIB, 3 * MIB, 2), "resident: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
-        (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"), "4.0 MiB in 3 arenas of threads; no "
-             "thread uses 2 of these arenas any more (2.0 MiB); the way to the block after the largest: last of x"),
+        (FreeChunks(9, 0, 4 * MIB, 3, 2 * MIB, 2, "last of x"),
+            "9 holes between blocks in use keep free pages resident: 4.0 MiB in 3 arenas of threads; no thread "
+            "uses 2 of these arenas any more (2.0 MiB); the block after the largest hole is held by last of x"),
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
-             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
-             "reach; the most, 1.0 MiB, in arena 2 (no thread is there now). free() trims an end only when it reaches "
-             "trim_threshold, which is 128.0 KiB (the default); arena_max is not set"),
+            "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
+            "reach. Arena 2 (without a thread now) keeps the most, 1.0 MiB. free() trims an end only at "
+            "trim_threshold, which is 128.0 KiB (the default); arena_max is not set"),
         (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
-             "arena 2 (thread 7, without a name). free() trims an end only when it reaches trim_threshold, which is "
-             "1.0 MiB (risen with the mmapped chunks that were freed); at most 8 arenas may be made"),
-        (Cycles(1, 0, "a.T", MIB, False, 1, 700), "1 object is reached by nothing but one another, the most of type "
-             "a.T (1.0 MiB): the garbage collector is switched off (gc.disable(), or a threshold of 0)"),
-        (Cycles(2, 1, "T", MIB, False, 1000, 7000), "and has not looked at their generation since (1,000 of 7,000 to "
-             "its next run over the youngest one)"),
-        (Cycles(2, None, "T", MIB, False, None, None), "(1.0 MiB): the garbage collector has not run since they went"),
+            "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
+            "reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() trims an end only at "
+            "trim_threshold, which is 1.0 MiB (raised when a large block was freed); at most 8 arenas may be made"),
+        (Cycles(1, 0, "a.T", MIB, False, 1, 700),
+            "1 object forms cycles that were not collected, most of type a.T (1.0 MiB). The garbage collector is "
+            "switched off (gc.disable(), or a threshold of 0)"),
+        (Cycles(2, 1, "T", MIB, False, 1000, 7000),
+            "2 objects form cycles that were not collected, most of type T (1.0 MiB). The garbage collector is "
+            "on, but has not examined their generation since (the youngest one has 1,000 of the 7,000 objects "
+            "that start it)"),
+        (Cycles(2, None, "T", MIB, False, None, None),
+            "2 objects form cycles that were not collected, most of type T (1.0 MiB). The garbage collector has "
+            "not run since"),
         (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
-             "in holes are 3 copies of the beginnings of a buffer at 0x1000 (1.0 MiB, copies of 1.0 KiB to 2.0 KiB) "
-             "and 1 other buffer: as realloc() leaves them where it moves a buffer that grows; from mmap_threshold on, "
-             "which is 1.0 MiB (set), it moves pages and leaves nothing"),
-        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False), "private memory that a program or library "
-             "mapped itself, beside every malloc; the most, 1.0 MiB, at 0x1000 ([heap])"),
+            "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB, copies of 1.0 KiB to 2.0 "
+            "KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer; from "
+            "mmap_threshold on, which is 1.0 MiB (set), it moves pages and leaves none"),
+        (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False),
+            "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
+            "0x1000 ([heap]), has 1.0 MiB"),
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
-             "libx.so and other anonymous memory: how much of it libx.so holds free is not known here"),
-        (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"), "Redis keeps its data in the memory of "
-             "jemalloc (/bin/redis, it has x): how much of it is in use is not known here"),
-        (RuntimeMemory("redis", "/bin/redis", "it has x", False, None), "Redis keeps its data in the memory of malloc"),
-        (RuntimeMemory("go", "/bin/x", "by its name", True, None), "memory of Go, by the names that the kernel knows "
-             "its mappings by (/bin/x, by its name): how much"),
-        (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False), "one dict at 0x1000 keeps 9,000 of 10,000 "
-             "objects of type a.T, and 75 % of all bytes in use: a leak, if it was meant to stay small, and nothing "
-             "tells when it was filled. A second look tells whether it grows"),
+            "libx.so and other anonymous memory: how much of it is free in libx.so is unknown"),
+        (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"),
+            "Redis keeps its data in memory of jemalloc (/bin/redis, it has x): how much of it is in use is "
+            "unknown"),
+        (RuntimeMemory("redis", "/bin/redis", "it has x", False, None),
+            "Redis keeps its data in memory of malloc (/bin/redis, it has x): how much of it is in use is unknown"),
+        (RuntimeMemory("go", "/bin/x", "by its name", True, None),
+            "memory of Go, by the names of its mappings (/bin/x, by its name): how much of it is in use is "
+            "unknown"),
+        (LeakLike(4096, 9000, 10000, 200, 150, "dict", "a.T", None, False),
+            "one dict at 0x1000 keeps 9,000 of 10,000 objects of type a.T, and 75 % of all bytes in use. It is a "
+            "leak if it was meant to stay small; its age is unknown. 'heap diff' later shows whether it grows"),
         (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 object of type"),
-        (LostReferences(1, "T", 1, []), "1 object (of type T) has more references counted than were found, and it "
-             "keeps all of this alive: C code"),
-        (LostReferences(9, "T", 1, []), "9 objects (1 of type T) have more references counted than were found, and "
-             "they keep all of this alive"),
-        (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "7 blocks of malloc (9.0 MiB) in which Python 2 kept int and float "
-             "objects, and none is left: the interpreter keeps them"),
-        (FreeLists(9, 5, MIB, "tuple", 2 * MIB, 1, MIB), "9 objects on the interpreter's free lists are kept for "
-             "reuse, the most of type tuple (5, 1.0 MiB); so are 1 block of malloc (1.0 MiB)"),
-        (FreeLists(1, 1, MIB, "tuple", MIB), "1 object on the interpreter's free lists is kept for reuse, the most of"),
-        (PymallocArenas(1, 3, MIB, 4), "1 of 4 arenas of pymalloc is mostly free, and kept by 3 blocks of 1.0 MiB"),
+        (LostReferences(1, "T", 1, []),
+            "1 object (of type T) has more references counted than gdbheap found, and all of this hangs on that. "
+            "C code took references and never released them (Py_DECREF), or keeps them where gdbheap does not "
+            "look"),
+        (LostReferences(9, "T", 1, []),
+            "9 objects (1 of type T) have more references counted than gdbheap found, and all of this hangs on "
+            "that. C code took references and never released them (Py_DECREF), or keeps them where gdbheap does "
+            "not look"),
+        (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB),
+            "7 blocks of malloc hold no int or float of Python 2 any more (9.0 MiB). The interpreter keeps them "
+            "for the next numbers"),
+        (FreeLists(9, 5, MIB, "tuple", 2 * MIB, 1, MIB),
+            "the interpreter keeps 9 objects on its free lists for reuse, most of type tuple (5, 1.0 MiB); 1 "
+            "block of malloc holds no int or float of Python 2 any more (1.0 MiB)"),
+        (FreeLists(1, 1, MIB, "tuple", MIB),
+            "the interpreter keeps 1 object on its free lists for reuse, most of type tuple (1, 1.0 MiB)"),
+        (PymallocArenas(1, 3, MIB, 4),
+            "1 of 4 arenas of pymalloc is mostly free; 3 blocks keep it, with 1.0 MiB. An arena goes back only "
+            "when it is empty"),
         (PymallocArenas(2, 3, MIB, 4), "2 of 4 arenas of pymalloc are mostly free"),
-        (MuslMappings(1, 3, MIB, 1), "1 of 1 mapping of musl's malloc is mostly free, and kept by 3 blocks"),
+        (MuslMappings(1, 3, MIB, 1),
+            "1 of 1 mapping of musl's malloc is mostly free; 3 blocks keep it, in slots of 1.0 MiB in all. A "
+            "mapping goes back only when it is empty"),
         (held_by("x", way="holds it, through 5 blocks (48, 48 bytes)"),
              "held by x (dict of 9; 9 x str); its largest block is reached through 5 blocks (48, 48 bytes)"),
         (held_by("x", way="[1] .y"), "; its largest block is at [1] .y"),
         (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
-             "1 list and 2 dicts with room beyond what they hold, 1.0 MiB of it resident: lists and byte arrays keep "
-             "what they made as they grew until they shrink below half and dicts and sets keep their tables however "
-             "few entries are left; the most, 2.0 KiB, in the dict at 0x1000"),
+            "1 list and 2 dicts with unused room, 1.0 MiB of it resident: lists and byte arrays keep their "
+            "capacity until they shrink below half and dicts and sets keep their tables when entries are "
+            "deleted; the dict at 0x1000 has the most, 2.0 KiB"),
     ],
 )  # fmt: skip
 def test_texts(figures: Any, text: str) -> None:
@@ -280,8 +307,8 @@ def test_texts(figures: Any, text: str) -> None:
         (held_by("conn", "sqlite3.Connection", "block of 4,384 bytes"), "PRAGMA cache_size limits the page cache"),
         (
             held_by("conn", "sqlite3.Connection", "list"),
-            "close() it, or drop what the functions and callbacks that were registered with it refer to: most is "
-            "memory of Python's objects, which no PRAGMA gives back",
+            "close() it, or drop what its registered functions and callbacks refer to: most of this is Python "
+            "objects, which no PRAGMA frees",
         ),
         (held_by("objects in the Java heap (…)", kind="java heap"), "drop the references to direct ByteBuffers"),
         (
@@ -290,7 +317,8 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             EqualStrings(9, 2, 7),
-            "made: x = seen.setdefault(x, x), with a dict of your own; not sys.intern(x) in CPython",
+            "keep one copy of each value where the strings are made: x = seen.setdefault(x, x), with a dict of "
+            "your own. Avoid sys.intern(x) in CPython 3.12, which never frees such a string",
         ),
         (LostBlocks(9, 9, MIB, 40, 48), "'heap catch malloc --min=40 --max=48' stops"),
         (
@@ -302,30 +330,63 @@ def test_texts(figures: Any, text: str) -> None:
             "lists them, and of a program that was started with PYTHONMALLOC=malloc ",
         ),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB), "call gc.collect(), which frees these blocks, then malloc_trim(0)"),
-        (PinnedPages(1000, 1000, MIB), "gives all of this back too. Drop them, or allocate what lives long before"),
-        (PinnedPages(77_920, 77_920, MIB), "gives all of this back too. Allocate what lives long before what does not"),
-        (FreeChunks(9, 0, MIB, 2), "'gdbheap replay --what-if' measure what fewer arenas or another allocator would"),
+        (
+            PinnedPages(1000, 1000, MIB),
+            "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, "
+            "too. Drop them, or allocate long-lived data before the rest, or apart from it",
+        ),
+        (
+            PinnedPages(77_920, 77_920, MIB),
+            "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, "
+            "too. Allocate long-lived data before the rest, or apart from it",
+        ),
+        (
+            FreeChunks(9, 0, MIB, 2),
+            "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' "
+            "lists them, 'heap pins' shows which blocks keep more pages. Each arena keeps its own peak: measure "
+            "fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if' before you "
+            "change a setting",
+        ),
         (JemallocUnused(1, MIB, 0, ["x"], False, None, "redis"), "in the program, or 'redis-cli MEMORY PURGE', or"),
         (JemallocUnused(1, MIB, 0, ["duckdb"], False, None), "NULL, NULL, NULL, 0) in the program, or start"),
-        (Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, "redis"), "'redis-cli CONFIG SET activedefrag yes' "),
-        (Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5), "copy what lives long into new blocks"),
+        (
+            Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, "redis"),
+            "run 'redis-cli CONFIG SET activedefrag yes', which moves them: this redis has its own jemalloc. "
+            "MEMORY PURGE returns none of this",
+        ),
+        (
+            Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),
+            "copy long-lived data into new blocks before any of the old ones is freed (build the container "
+            'anew), then release what is empty (mallctl("arena.4096.purge")). Or make long-lived data before the '
+            "load that filled these slabs. 'heap pins' lists blocks that keep much, 'heap sizes' all sizes",
+        ),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False), "of the place. It may be Go or V8's"),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", [], True),
-            "of the place; the command shows which code maps more memory",
+            "find the code that maps it: malloc does not know this memory. 'heap at ADDRESS' shows what is known "
+            "of the place. The command shows which code maps more memory, while it happens",
         ),
-        (OtherMalloc("allocator", "libx.so", ""), "there is no advice: nothing here knows how to ask libx.so how much"),
+        (OtherMalloc("allocator", "libx.so", ""), "ask libx.so itself: gdbheap does not know how to"),
         (OtherMalloc("jemalloc", "jemalloc", "", "call x()"), "call x()"),
         (
             Cycles(2, 0, "T", MIB, True, 1, 2),
-            "call gc.collect(), and gc.enable() or a call from time to time, gc.unfree",
+            "call gc.collect(), and gc.enable() or gc.collect() from time to time. If that frees nothing, call "
+            "gc.unfreeze() first: gc.freeze() hides objects from the collector. 'heap unreachable' lists them. "
+            "Clear the named reference (del, None, weakref), and there is no cycle",
         ),
-        (Cycles(2, 1, "T", MIB, False, 1, 2), "call gc.collect() after what left them; 'heap unreachable' lists what"),
-        (LeakLike(4096, 1, 1, 0, 1, "dict", "T", None, True), "; 'heap why 0x1000' says how it is reached"),
+        (
+            Cycles(2, 1, "T", MIB, False, 1, 2),
+            "call gc.collect() after the code that left them. 'heap unreachable' lists them. Clear the named "
+            "reference (del, None, weakref), and there is no cycle",
+        ),
+        (
+            LeakLike(4096, 1, 1, 0, 1, "dict", "T", None, True),
+            "limit its size, or drop what is no longer used; 'heap why 0x1000' shows what keeps it",
+        ),
         (MainTop(MIB, 2 * MIB, RISEN, True), "does it now), or start the program with MALLOC_TRIM_THRESHOLD_=131072"),
         (
             Room(0, 0, 0, 1, MIB, 4096, 2 * KIB, "set", [("set", 1)], MIB),
-            "replace a set that was emptied by set(x); 'h",
+            "replace an emptied set with set(x); 'heap why ADDRESS' shows what holds it",
         ),
     ],
 )

@@ -35,7 +35,7 @@ def test_items_that_were_taken(rng: random.Random, tmp_path: Path) -> None:
     groups = answer["lost_blocks"]["bytes"] + answer["doubtful"]["bytes"]
     assert groups >= (count - 2) * BYTES
     (row,) = [row for row in page["findings"] if row["id"] == "holder"]
-    assert "held by" not in row["text"] and "has lost it" in row["text"] and "limit" not in row["advice"]
+    assert "held by" not in row["text"] and "in use, or lost" in row["text"] and "limit" not in row["advice"]
 
 
 def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:

@@ -37,5 +37,5 @@ def test_files_on_a_disk_and_in_memory(rng: random.Random, tmp_path: Path) -> No
     assert lines["shared"]["resident"] == once + twice and lines["file.shared"]["resident"] == whole
     assert size <= whole <= files["bytes"] and files["figures"]["repeated"] == 0
     assert "page cache" in files["text"] and "shm_unlink" not in files["advice"]
-    assert "mapped at several places" in text
+    assert "mapped several times" in text
     assert [place["mapping"]["owner"] for place in places] == ["mapped file"]

@@ -132,6 +132,6 @@ def test_usage(rng: random.Random, tmp_path: Path) -> None:
         dry = gdbheap("trim", str(target.pid), "--dry-run")
         before = kernel.anonymous(target.pid)
         core = gdbheap("trim", target.as_form(KERNEL_CORE), "--yes")
-    assert before > 1 << 20 and dry.returncode == 0 and "would give back" in dry.stdout
+    assert before > 1 << 20 and dry.returncode == 0 and "would return" in dry.stdout
     for done in (both, large, core):
         assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1, done.stderr

@@ -33,7 +33,7 @@ LINE = (
 # Where a link leads: only the folders above that need be checked.
 FILE = START.resolve()
 ROOT = 0
-LEAVE = " (the process stands still until you leave gdb)"
+LEAVE = " (the process is stopped until you leave gdb)"
 NEW_MODE, LARGEST = 0o644, 1 << 20
 
 
@@ -77,9 +77,9 @@ def _install(environment: Mapping[str, str]) -> str:
         new += "\n"
     new += f"{MARK}\n{LINE.replace('{path}', ascii(str(FILE)))}\n"
     if new == old:
-        return f"{path} already has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap{LEAVE}"
+        return f"{path} already makes gdb load {FOLDER.parent}. Type: gdb -p PID -ex heap{LEAVE}"
     _write(path, new)
-    return f"{path} now has gdb load {FOLDER.parent} when it is used. Type: gdb -p PID -ex heap{LEAVE}"
+    return f"{path} now makes gdb load {FOLDER.parent}. Type: gdb -p PID -ex heap{LEAVE}"
 
 
 def _remove(environment: Mapping[str, str]) -> str:

@@ -31,9 +31,9 @@ OBSTACLES = {
 HEADS = {
     "nothing": "nothing points to it",
     "circle": "lost blocks point to one another",
-    "weak": "only words on stacks, into the middle of a block or with a tag point to it",
+    "weak": "only stack words, interior or tagged pointers reach it",
 }
-MIDDLES = "only words into the middle of it, with a tag, or behind the last item of a container point to it"
+MIDDLES = "only interior or tagged pointers, or words behind a container's last item, reach it"
 HANGING = {"nothing": "a lost block points to it", "circle": "lost blocks that point to one another lead to it"}
 SAME = "the same"
 

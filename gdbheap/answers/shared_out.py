@@ -58,10 +58,10 @@ NAMES = {
     FRAME: "{}",
     ONE_FILE: "{}",
     LIBRARY: "data of {}",
-    THREAD: "words on stacks, in registers and of threads",
+    THREAD: "thread stacks and registers (may be stale)",
     INTERPRETER_ITSELF: "Python itself",
     TRACEMALLOC: TRACEMALLOC,
-    NOBODY: "(nothing leads to them)",
+    NOBODY: "(unreachable)",
 }
 
 

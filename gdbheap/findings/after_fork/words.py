@@ -6,17 +6,18 @@ from gdbheap.findings.after_fork.rule import AfterFork
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = "add up PSS, not RSS. What is shared stays so until one of them writes to the page"
+ADVICE = "add up PSS, not RSS. Shared pages stay shared until a process writes to them"
 IN_PYTHON = (
-    ". In Python each use of an object writes to its reference count, and the collector writes beside objects: "
-    "gc.freeze() before fork() stops the collector alone. '--children' says which of the two copied pages"
+    ". Python writes a reference count whenever it uses an object, and its collector writes next to objects: "
+    "gc.freeze() before fork() stops the collector only. '--children' shows which of the two copied pages"
 )
 
 
 def _text(figures: AfterFork) -> str:
     return (
-        f"of {size_text(figures.anonymous)} of private memory, {size_text(figures.pss)} are this process's share "
-        "(Pss_Anon): the rest is counted again in the RSS of the processes that it was forked from, or that it forked"
+        f"{size_text(figures.pss)} of {size_text(figures.anonymous)} of private memory is this process's share "
+        "(Pss_Anon). The processes that it was forked from, or that it forked, share the rest, and RSS counts it for "
+        "each"
     )
 
 

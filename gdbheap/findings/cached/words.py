@@ -8,26 +8,25 @@ from gdbheap.report.words.finding_words import Words
 
 HOW = {
     "jemalloc": (
-        'call mallctl("thread.tcache.flush", NULL, NULL, NULL, 0) in threads that rest, or start the program with '
-        "{setting}, so that blocks of more than 4 KiB are not cached (several settings of one variable have commas "
-        "between them)"
+        'call mallctl("thread.tcache.flush", NULL, NULL, NULL, 0) in idle threads, or start the program with '
+        "{setting}, so that blocks above 4 KiB are not cached (separate several settings with commas)"
     ),
     "tcmalloc": (
-        "call MallocExtension_MarkThreadIdle() in threads that rest, or start the program with {setting} (32 MiB "
-        "unless set otherwise; a thread may have 512 KiB however many there are, and more for a while)"
+        "call MallocExtension_MarkThreadIdle() in idle threads, or start the program with {setting} (default: 32 MiB; "
+        "each thread may keep 512 KiB in any case)"
     ),
 }
 REST = (
-    ": any thread can have the blocks then, and the memory goes back as far as spans or slabs are empty; that costs "
-    "time where threads are busy"
+    ". Any thread can then use these blocks, and empty spans or slabs go back to the kernel. Busy threads allocate "
+    "more slowly"
 )
 
 
 def _text(figures: Cached) -> str:
-    shared = f", {size_text(figures.shared)} of that in caches which threads share" if figures.shared else ""
+    shared = f", {size_text(figures.shared)} of it in caches that threads share" if figures.shared else ""
     most = f" (most in {figures.owner})" if figures.owner else ""
     return (
-        f"{counted(figures.blocks, 'free block')} of {figures.title}{most} wait in {counted(figures.caches, 'cache')} "
+        f"{counted(figures.blocks, 'free block')} of {figures.title}{most} are in {counted(figures.caches, 'cache')} "
         f"of threads{shared}"
     )
 

@@ -17,8 +17,8 @@ def _text(figures: ContainerRoom) -> str:
     likely = ", ".join(_part(kind) for kind in figures.kinds if not kind.proven)
     parts = "; ".join([*([proven] if proven else []), *([f"{likely}, {IF_VECTORS}"] if likely else [])])
     is_one = sum(kind.count for kind in figures.kinds) == 1
-    most = "" if is_one else f"the most, {size_text(figures.most)}, "
-    way = f", which {figures.path} leads to" if figures.path else ""
+    most = "" if is_one else f"the largest part, {size_text(figures.most)}, is "
+    way = f", reached from {figures.path}" if figures.path else ""
     where = f"; {most}in the block at {figures.address:#x}{way}" if figures.address else ""
     return f"containers {'' if proven else 'may '}have room that they do not fill: {parts}{where}"
 
@@ -44,7 +44,7 @@ def _advice(figures: ContainerRoom) -> str:
             "leave it room"
         )
     if figures.pages and not figures.path:
-        told.append("'heap owners --by=block' says who holds the largest")
+        told.append("'heap owners --by=block' shows what holds the largest")
     return "; ".join(told)
 
 

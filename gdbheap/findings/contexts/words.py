@@ -14,26 +14,20 @@ def _text(figures: LargestContext) -> str:
             f"{counted(figures.statements, 'prepared statement has', 'prepared statements have')} "
             f"{size_text(figures.total)} in PostgreSQL's memory contexts {name}"
         )
-    if figures.count > 1:
-        return (
-            f"PostgreSQL's {figures.count:,} memory contexts {name} are the largest: {size_text(figures.total)} from "
-            f"malloc, {size_text(figures.free)} of them free in them"
-        )
-    return (
-        f"PostgreSQL's memory context {name} is the largest: {size_text(figures.total)} from malloc, "
-        f"{size_text(figures.free)} of them free in it"
-    )
+    which = f"{figures.count:,} memory contexts {name} are" if figures.count > 1 else f"memory context {name} is"
+    sizes = f"{size_text(figures.total)} from malloc, {size_text(figures.free)} of it free"
+    return f"PostgreSQL's {which} the largest: {sizes}"
 
 
 def _advice(figures: LargestContext) -> str:
     if figures.statements:
         return (
-            "DEALLOCATE ALL frees them in the session that prepared them; bound the driver's or the pooler's statement "
-            "cache, or let it close statements that it does not use again. 'heap contexts' shows the text of each"
+            "run DEALLOCATE ALL in the session that prepared them, or limit the statement cache of the driver or "
+            "pooler. 'heap contexts' shows the text of each"
         )
     return (
-        "'heap contexts' shows it among the others, with what each is for: a context of an executor's goes with its "
-        "query, whose hash tables and sorts work_mem bounds; one of a cache goes with the connection"
+        "'heap contexts' lists all contexts, each with its purpose. An executor's context ends with its query "
+        "(work_mem bounds hash tables and sorts), that of a cache with the connection"
     )
 
 

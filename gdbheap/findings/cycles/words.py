@@ -9,8 +9,8 @@ from gdbheap.report.words.finding_words import Words
 
 def _text(figures: Cycles) -> str:
     return (
-        f"{counted(figures.objects, 'object is', 'objects are')} reached by nothing but one another, the most of type "
-        f"{figures.type} ({size_text(figures.largest)}): {_state(figures)}{_closing(figures)}"
+        f"{counted(figures.objects, 'object forms', 'objects form')} cycles that were not collected, most of type "
+        f"{figures.type} ({size_text(figures.largest)}). {_state(figures)}{_closing(figures)}"
     )
 
 
@@ -20,22 +20,22 @@ def _closing(figures: Cycles) -> str:
 
 def _state(figures: Cycles) -> str:
     if figures.enabled is None:
-        return "the garbage collector has not run since they went"
+        return "The garbage collector has not run since"
     if not figures.enabled:
-        return "the garbage collector is switched off (gc.disable(), or a threshold of 0)"
+        return "The garbage collector is switched off (gc.disable(), or a threshold of 0)"
     return (
-        f"the garbage collector is on, and has not looked at their generation since ({figures.count:,} of "
-        f"{figures.threshold:,} to its next run over the youngest one)"
+        "The garbage collector is on, but has not examined their generation since (the youngest one has "
+        f"{figures.count:,} of the {figures.threshold:,} objects that start it)"
     )
 
 
 def _advice(figures: Cycles) -> str:
     is_off = figures.enabled is not None and not figures.enabled
-    keep = ", and gc.enable() or a call from time to time" if is_off else " after what left them"
-    frozen = ", gc.unfreeze() before it where that frees nothing: some objects are out of its reach (gc.freeze())"
+    keep = ", and gc.enable() or gc.collect() from time to time" if is_off else " after the code that left them"
+    frozen = ". If that frees nothing, call gc.unfreeze() first: gc.freeze() hides objects from the collector"
     return (
-        f"call gc.collect(){keep}{frozen if figures.frozen else ''}; 'heap unreachable' "
-        "lists what they are; where the named reference is cleared (del, None, weakref) there is no cycle"
+        f"call gc.collect(){keep}{frozen if figures.frozen else ''}. 'heap unreachable' lists them. Clear the named "
+        "reference (del, None, weakref), and there is no cycle"
     )
 
 

@@ -8,14 +8,14 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now); "
-    "'heap holes' lists them with the blocks around, 'heap pins' shows which blocks keep more pages"
+    "call malloc_trim(0) after the load that left them ('heap trim --yes' does it now). 'heap holes' lists them, "
+    "'heap pins' shows which blocks keep more pages"
 )
 MEASURED = (
-    ". Each arena keeps its own peak: 'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or "
-    "another allocator would give, before any setting is changed"
+    ". Each arena keeps its own peak: measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap "
+    "replay --what-if' before you change a setting"
 )
-REMEDY = "call malloc_trim(0) after the load, which gives it back until the next one ('heap trim --yes' does it now)"
+REMEDY = "call malloc_trim(0) after each load ('heap trim --yes' does it now)"
 
 
 def _text(figures: FreeChunks) -> str:
@@ -26,12 +26,11 @@ def _text(figures: FreeChunks) -> str:
     if figures.unused_arenas:
         whose = "that arena" if figures.arenas == 1 else f"{figures.unused_arenas} of these arenas"
         where += f"; no thread uses {whose} any more ({size_text(figures.unused)})"
-    after = f"; the way to the block after the largest: {source_path(figures.pinned_by)}" if figures.pinned_by else ""
-    whose = "its" if figures.chunks == 1 else "their"
-    return (
-        f"free() left {counted(figures.chunks, 'hole')} between blocks in use, and {whose} whole pages stay resident: "
-        f"{where}{after}"
+    after = (
+        f"; the block after the largest hole is held by {source_path(figures.pinned_by)}" if figures.pinned_by else ""
     )
+    holes = counted(figures.chunks, "hole between blocks in use keeps", "holes between blocks in use keep")
+    return f"{holes} free pages resident: {where}{after}"
 
 
 def _advice(figures: FreeChunks) -> str:

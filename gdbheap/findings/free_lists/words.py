@@ -7,29 +7,25 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call gc.collect() after the load that left them: a collection of the oldest generation, and no other, clears the "
-    "free lists ('heap pools' says in which sizes blocks come free; an arena goes back only as a whole)"
+    "call gc.collect() after the load that left them: only a collection of the oldest generation clears the free "
+    "lists. 'heap pools' lists the sizes of the blocks. An arena goes back only when it is empty"
 )
 OF_SLABS = (
-    "call gc.collect(), which frees these blocks, then malloc_trim(0), which gives their pages back: "
+    "call gc.collect(), which frees these blocks, then malloc_trim(0), which returns their pages: "
     "ctypes.CDLL(None).malloc_trim(0), or 'heap trim --yes'"
 )
 
 
 def _text(figures: FreeLists) -> str:
-    slabs = (
-        f"{counted(figures.slabs, 'block')} of malloc ({size_text(figures.slab_bytes)}) in which Python 2 kept int and "
-        "float objects, and none is left"
-    )
-    kept = counted(
-        figures.objects, "object on the interpreter's free lists is", "objects on the interpreter's free lists are"
-    )
-    objects = (
-        f"{kept} kept for reuse, the most of type {figures.type} ({figures.most:,}, {size_text(figures.most_bytes)})"
-    )
+    held = counted(figures.slabs, "block of malloc holds", "blocks of malloc hold")
+    slabs = f"{held} no int or float of Python 2 any more ({size_text(figures.slab_bytes)})"
     if figures.slab_bytes > figures.size:
-        return f"{slabs}: the interpreter keeps them for the next numbers"
-    return f"{objects}; so are {slabs}" if figures.slabs else objects
+        return f"{slabs}. The interpreter keeps them for the next numbers"
+    objects = (
+        f"the interpreter keeps {counted(figures.objects, 'object')} on its free lists for reuse, most of type "
+        f"{figures.type} ({figures.most:,}, {size_text(figures.most_bytes)})"
+    )
+    return f"{objects}; {slabs}" if figures.slabs else objects
 
 
 def _advice(figures: FreeLists) -> str:

@@ -11,9 +11,11 @@ from gdbheap.report.words.finding_words import Words
 
 def _text(figures: Growing) -> str:
     since = timedelta(seconds=figures.seconds)
-    parts = [f"{size_text(figures.more)} more are in use than {since} ago"]
+    parts = [f"{size_text(figures.more)} more is in use than {since} ago"]
     if figures.type is not None and figures.gained > 0:
-        parts.append(f"{counted(figures.count, 'object')} of type {figures.type} came ({size_text(figures.gained)})")
+        parts.append(
+            f"{counted(figures.count, 'object')} of type {figures.type} were added ({size_text(figures.gained)})"
+        )
     if figures.allocator is not None and figures.blocks > 0:
         blocks = counted(figures.blocks, "block")
         parts.append(f"{blocks} of {size_text(figures.size)} from {figures.allocator}")
@@ -26,10 +28,10 @@ def _text(figures: Growing) -> str:
 
 
 def _advice(figures: Growing) -> str:
-    reached = f", 'heap why {figures.address:#x}' how it is reached" if figures.address is not None else ""
+    reached = f", 'heap why {figures.address:#x}' what keeps it" if figures.address is not None else ""
     return (
-        f"'heap diff' says what else changed{reached}; a third look later tells what only rises from what came once, "
-        "such as a cache that was filled"
+        f"'heap diff' shows what else changed{reached}. Compare a third snapshot later: a leak rises each time, a "
+        "cache fills once"
     )
 
 

@@ -7,7 +7,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.text.thresholds import mmapped_again, threshold_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = "allocate such a buffer once, as large as it will be, or"
+ADVICE = "allocate such a buffer once at its final size, or"
 
 
 def _text(figures: GrowingBuffers) -> str:
@@ -15,10 +15,10 @@ def _text(figures: GrowingBuffers) -> str:
     lengths = f"{size_text(figures.shortest)} to {size_text(figures.longest)}"
     others = f" and {counted(figures.buffers - 1, 'other buffer')}" if figures.buffers > 1 else ""
     return (
-        f"in holes are {counted(figures.copies, 'copy', 'copies')} of the beginnings of {what} at "
-        f"{figures.address:#x} ({size_text(figures.size)}, copies of {lengths}){others}: as realloc() leaves them "
-        "where it moves a buffer that grows; from mmap_threshold on, which is "
-        f"{threshold_text(figures.mmap_threshold, figures.origin)}, it moves pages and leaves nothing"
+        f"holes contain {counted(figures.copies, 'copy', 'copies')} of the beginning of {what} at "
+        f"{figures.address:#x} ({size_text(figures.size)}, copies of {lengths}){others}. realloc() leaves such copies "
+        "when it moves a growing buffer; from mmap_threshold on, which is "
+        f"{threshold_text(figures.mmap_threshold, figures.origin)}, it moves pages and leaves none"
     )
 
 

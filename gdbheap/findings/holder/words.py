@@ -37,19 +37,19 @@ REMEDIES = {
     "ssl.SSLContext": "make one context and use it for all connections",
 }
 OF_LIBRARIES = {
-    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory gives it back; rows "
-    "of a database in memory go by DELETE and VACUUM",
+    "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory frees it. In a "
+    "database in memory, DELETE and VACUUM free rows",
 }
 # The same where it is proven what the connections are to.
 OF_DATABASES = {
-    IN_FILE: "PRAGMA cache_size limits the page cache of a connection, PRAGMA shrink_memory gives it back, close() "
-    "frees it: the data is in the file",
+    IN_FILE: "PRAGMA cache_size limits the page cache of a connection, PRAGMA shrink_memory and close() free it: "
+    "the data is in the file",
     IN_MEMORY: "this is the data itself, in memory: DELETE and VACUUM shrink it, close() drops it",
-    TEMPORARY: "PRAGMA shrink_memory gives the page cache of a connection back, close() drops the database",
+    TEMPORARY: "PRAGMA shrink_memory frees the page cache of a connection, close() drops the database",
 }
 OPENER_ENDED = (
-    "; the threads that opened these connections have ended: drop the last reference to each that is not used, which "
-    "closes it"
+    ". The threads that opened these connections have ended: drop the last reference to each unused one, "
+    "which closes it"
 )
 # The remedy by what the memory around a holder says.
 OF_TRAITS = {
@@ -60,14 +60,14 @@ OF_TRAITS = {
 }
 # The same where most is Python's objects, which the library refers to.
 OF_CALLBACKS = {
-    "sqlite3.Connection": "close() it, or drop what the functions and callbacks that were registered with it refer to: "
-    "most is memory of Python's objects, which no PRAGMA gives back",
+    "sqlite3.Connection": "close() it, or drop what its registered functions and callbacks refer to: most of this is "
+    "Python objects, which no PRAGMA frees",
 }
 # The remedy by the beginning of the holder's name.
 OF_NAMES = {
-    "the exception that ": "wait and do long work after the except block: until it ends, the exception "
-    "stays with its arguments, and its traceback with the variables of all functions that were running",
-    "messages of a channel": "bound the channel, or add receivers: fewer messages were taken than came",
+    "the exception that ": "do long work after the except block: until it ends, the exception keeps its arguments, "
+    "and its traceback the variables of all functions that were running",
+    "messages of a channel": "bound the channel, or add receivers: senders are faster",
     "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS "
     "and ARGV",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",
@@ -88,15 +88,15 @@ OF_PARTS = {
 }
 # The remedy by the kind of memory that no allocator handed out.
 OF_KINDS = {
-    STATIC: "it is there as long as the program or library is loaded: make it smaller, or allocate it when needed",
+    STATIC: "make it smaller, or allocate it when needed: it stays while the program or library is loaded",
     STACK: "bound the recursion, or allocate large variables: a stack's pages stay until its thread ends",
-    LEFT: "bound the recursion, or allocate large variables: only the end of the thread, or madvise(MADV_DONTNEED) "
-    "below its stack pointer, gives it back",
-    STORAGE: "have fewer threads, or allocate it in the threads that need it: each thread has a copy of its own",
-    WRITTEN: "munmap() the mapping when it is no longer used: the process has a copy of each page that it wrote to",
-    BREAK: "whoever called sbrk() or brk() can give it back by that, and malloc cannot",
-    FILE: "munmap() or madvise(MADV_DONTNEED) takes them out of this RSS; the kernel drops clean pages when it must",
-    ENDED: "they are reused by new threads; have fewer threads that come and go at the same time",
+    LEFT: "bound the recursion, or allocate large variables: it stays until the thread ends, or calls "
+    "madvise(MADV_DONTNEED) below its stack pointer",
+    STORAGE: "use fewer threads, or allocate it in the threads that need it: each thread has its own copy",
+    WRITTEN: "munmap() the mapping when it is no longer used: the process owns a copy of each page that it wrote",
+    BREAK: "find the code that calls sbrk() or brk(): only it can return this, malloc cannot",
+    FILE: "munmap() or madvise(MADV_DONTNEED) removes them from this RSS; the kernel drops clean pages when it must",
+    ENDED: "new threads reuse them; start fewer threads at the same time",
 }
 OF_MODULES = "import the file once, or delete the modules from sys.modules"
 
@@ -118,7 +118,7 @@ OF_TASKS = {
     "generator": STOPPED.format("exhaust or close() generators that are not finished"),
     "async_generator": STOPPED.format("exhaust or aclose() asynchronous generators that are not finished"),
 }
-NO_NAMES = "names of local variables are not read: the source tells which one it is"
+NO_NAMES = "its name is unknown: look at the source"
 LIMIT = "if this is more than the program needs, set a limit on it or drop what is no longer used"
 ROOM = "call shrink_to_fit() of each std::vector there that does not grow again, which the finding below is about; "
 SHARED = "if this is more than the program needs, drop what is no longer used from all that hold it"
@@ -134,16 +134,16 @@ def _text(figures: Holder) -> str:
     holder = figures.holder
     what = described(holder)
     way = f"; {_largest(readable(holder.way))}" if holder.way else ""
-    least = "at least so much is " if holder.at_least else ""
+    least = "at least; " if holder.at_least else ""
     if holder.kind in OUTSIDE:
-        return f"{holder.path}{f' ({what})' if what else ''}; no allocator handed it out"
+        return f"{holder.path}{f' ({what})' if what else ''}, not from an allocator"
     if figures.left_over:
         return (
-            f"{least}in use; from {holder.path} ({what}) only words with a tag or behind the last item of a container "
-            "lead to most of it: the program uses it, or has lost it"
+            f"{least}in use, or lost: from {holder.path} ({what}), most of it is reached only by tagged pointers, or "
+            "by pointers behind the last item of a container"
         )
-    room = f"; up to {size_text(figures.room)} of it may be room that containers do not fill" if figures.room else ""
-    return f"{least}in use, and held by {holder.path}{f' ({what})' if what else ''}{way}{room}{_others(holder)}"
+    room = f"; up to {size_text(figures.room)} of it may be unused capacity of containers" if figures.room else ""
+    return f"{least}in use, held by {holder.path}{f' ({what})' if what else ''}{way}{room}{_others(holder)}"
 
 
 def _largest(way: str) -> str:
@@ -157,7 +157,7 @@ def _largest(way: str) -> str:
 def _others(holder: MainHolder) -> str:
     """Say who else holds the same, and what goes without one and without all of them."""
     if holder.names:
-        return f"; {names_of(holder)}: it stays until no name leads to it"
+        return f"; {names_of(holder)}: it stays until no name refers to it"
     if holder.alone or holder.retained is None:
         return ""
     whole = f", dropping all of them {size_text(holder.together)}" if holder.together is not None else ""
@@ -167,9 +167,9 @@ def _others(holder: MainHolder) -> str:
 def _advice(figures: Holder) -> str:
     same = SAME.get(figures.same or "")
     if same is not None:
-        return f"this is the same memory as that of {same}, and has the same remedy"
+        return f"this is the memory of {same}: the same remedy helps"
     if figures.left_over:
-        return "free what is taken from a container when it is done; 'heap unreachable' lists these blocks by size"
+        return "free what is taken from a container once it is done. 'heap unreachable' lists these blocks by size"
     remedy = remedy_of(figures.holder) or OF_TASKS.get(figures.holder.task_kind or "")
     if remedy is None and figures.parent is not None:
         return FORKED.format(figures.parent)

@@ -7,18 +7,17 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "start the program without huge pages: with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 where malloc asks for them (this "
-    "replaces its other tunables: those that are to stay belong into the same value, separated by colons), else below "
-    "prctl(PR_SET_THP_DISABLE), which children inherit; malloc_trim(0) gives back now what lies between chunks in use, "
-    "but khugepaged may make huge pages of them again"
+    "start the program with GLIBC_TUNABLES=glibc.malloc.hugetlb=0 if malloc asks for huge pages (this replaces other "
+    "tunables: join them with colons), else call prctl(PR_SET_THP_DISABLE), which children inherit. malloc_trim(0) "
+    "returns what lies between blocks now, until khugepaged makes huge pages again"
 )
 
 
 def _text(figures: HugePages) -> str:
     return (
-        f"{size_text(figures.untouched)} of free memory was never written to, and is resident as the kernel made "
-        f"{counted(figures.huge_pages, 'page')} of 2 MiB where a part of each was touched: "
-        f"of {size_text(figures.huge)} in huge pages {size_text(figures.free)} are free"
+        f"{size_text(figures.untouched)} of free memory was never written. It is resident because the kernel made "
+        f"{counted(figures.huge_pages, 'huge page')} of 2 MiB where the program touched a part: "
+        f"{size_text(figures.free)} of {size_text(figures.huge)} in huge pages is free"
     )
 
 

@@ -9,16 +9,16 @@ from gdbheap.report.words.finding_words import Words
 def _text(figures: JemallocArenas) -> str:
     whose = f" of {figures.owner}" if figures.owner else ""
     return (
-        f"{figures.arenas:,} arenas of jemalloc{whose} have {figures.slabs:,} slabs: each has its own for every size, "
-        f"and {figures.fewer:,} would not be needed if the blocks had been in {figures.wanted:,}"
+        f"{figures.arenas:,} arenas of jemalloc{whose} have {figures.slabs:,} slabs, as each has its own for every "
+        f"size. {figures.wanted:,} arenas would need {figures.fewer:,} fewer"
     )
 
 
 def _advice(figures: JemallocArenas) -> str:
     return (
-        f"start the program with {figures.setting} (unless set otherwise there may be four for each processor), or "
-        "percpu_arena:percpu for one each: threads that allocate at the same time then wait for each other more "
-        "often. Several settings of one variable have commas between them"
+        f"start the program with {figures.setting} (default: four for each processor), or with percpu_arena:percpu for "
+        "one each. Threads that allocate at the same time then wait for each other more often. Separate several "
+        "settings with commas"
     )
 
 

@@ -7,27 +7,24 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 ARROW = (
-    "wait: unless it was told otherwise, Arrow's own jemalloc gives such pages back by itself in two seconds, so look "
-    "whether {variable} is set, or start the program with "
-    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0. It has no call for that: "
-    "release_unused() of its pool gives back nothing (of pyarrow 26)"
+    "wait: by default Arrow's own jemalloc returns such pages within two seconds. If it does not, check whether "
+    "{variable} is set, or start the program with "
+    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0. release_unused() of its pool returns "
+    "nothing (pyarrow 26)"
 )
 ADVICE = (
     'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program{purge}, or start it with '
-    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}: jemalloc "
-    "gives such pages back over dirty_decay_ms (10,000 unless set otherwise), and without a thread of its own for "
-    "that only while it is being called"
+    "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns such pages over "
+    "dirty_decay_ms (default: 10,000), and without a background thread only while the program calls it"
 )
 PLAIN = "MALLOC_CONF"
 
 
 def _text(figures: JemallocUnused) -> str:
-    muzzy = f", of which the kernel may take {size_text(figures.muzzy)} when memory is short" if figures.muzzy else ""
+    muzzy = f"; the kernel may take {size_text(figures.muzzy)} of it when memory is short" if figures.muzzy else ""
     whose = f" of {' and '.join(figures.owners)}" if figures.several and figures.owners else ""
-    return (
-        f"jemalloc{whose} keeps {counted(figures.stretches, 'stretch', 'stretches')} of memory in which no block is in "
-        f"use, and which it has not given back{muzzy}"
-    )
+    extents = counted(figures.stretches, "free extent")
+    return f"jemalloc{whose} keeps {extents}, which it has not returned yet{muzzy}"
 
 
 def _advice(figures: JemallocUnused) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gdbheap.findings.large_chunks.rule import LargeChunks
 from gdbheap.findings.thresholds import OWN
 from gdbheap.report.text.numbers import counted, size_text
-from gdbheap.report.text.thresholds import mmapped_again, threshold_text
+from gdbheap.report.text.thresholds import kept_because, mmapped_again
 from gdbheap.report.words.finding_words import Words
 
 REMEDY = "start it with MALLOC_MMAP_THRESHOLD_=131072"
@@ -13,11 +13,11 @@ OWN_REMEDY = "let it call mallopt(M_MMAP_THRESHOLD, 131072)"
 
 
 def _text(figures: LargeChunks) -> str:
+    left = counted(figures.holes, "hole")
+    blocks = counted(figures.used_chunks, "block")
     return (
-        f"{counted(figures.holes, 'hole')} of 128 KiB or more {'lies' if figures.holes == 1 else 'lie'} next to "
-        f"{counted(figures.used_chunks, 'used chunk')} of that size ({size_text(figures.used)}): malloc gives a buffer "
-        "a mapping of its own, which free() gives back at once, only from mmap_threshold on, which is "
-        f"{threshold_text(figures.mmap_threshold, figures.origin)}"
+        f"freed buffers of 128 KiB or more left {left} next to {blocks} of that size ({size_text(figures.used)}). "
+        f"glibc kept them in the heap because its mmap threshold {kept_because(figures.mmap_threshold, figures.origin)}"
     )
 
 

@@ -13,12 +13,11 @@ from gdbheap.report.words.main_holders import described
 
 
 def _text(figures: LeakLike) -> str:
-    unknown = ", and nothing tells when it was filled"
+    unknown = "; its age is unknown" * (not figures.age_is_known)
     return (
-        f"{_named(figures)} keeps {figures.kept:,} of "
-        f"{counted(figures.count, 'object')} of type {figures.type}, and "
-        f"{100 * figures.bytes // max(figures.used, 1)} % of all bytes in use: a leak, if it was meant to stay small"
-        f"{'' if figures.age_is_known else unknown}. A second look tells whether it grows ('heap diff')"
+        f"{_named(figures)} keeps {figures.kept:,} of {counted(figures.count, 'object')} of type {figures.type}, and "
+        f"{100 * figures.bytes // max(figures.used, 1)} % of all bytes in use. It is a leak if it was meant to stay "
+        f"small{unknown}. 'heap diff' later shows whether it grows"
     )
 
 
@@ -31,9 +30,9 @@ def _named(figures: LeakLike) -> str:
 
 
 def _advice(figures: LeakLike) -> str:
-    reached = "" if figures.path else f"; 'heap why {figures.address:#x}' says how it is reached"
+    reached = "" if figures.path else f"; 'heap why {figures.address:#x}' shows what keeps it"
     remedy = None if figures.holder is None else remedy_of(figures.holder)
-    return remedy or f"bound it, or drop from it what nobody needs any more{reached}"
+    return remedy or f"limit its size, or drop what is no longer used{reached}"
 
 
 WORDS = Words(LeakLike, _text, _advice)

@@ -7,14 +7,14 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "lock only what must not be swapped out: call munlock() for the rest, or munlockall(), and then malloc_trim(0) "
-    "('heap trim --yes')"
+    "lock only what must not be swapped out: call munlock() for the rest, or munlockall(), then malloc_trim(0) ('heap "
+    "trim --yes')"
 )
 
 
 def _text(figures: Locked) -> str:
     return (
-        "the program freed these pages, and mlock() keeps them: malloc_trim() gives none of them back. The process has "
+        "mlock() keeps pages that the program freed: malloc_trim() cannot return them. The process has "
         f"{size_text(figures.locked)} locked"
     )
 

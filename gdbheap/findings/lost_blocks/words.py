@@ -14,53 +14,53 @@ WEAK = {
 }
 # Blocks of up to 512 bytes, which are no calls of malloc.
 BESIDE_MALLOC = (
-    "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line' then says which lines of Python ask for "
-    "most; or with PYTHONMALLOC=malloc under 'gdbheap trace --stacks=1', which records the calls of C code. 'heap "
-    "unreachable' lists the blocks by size and type"
+    "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line' then shows which lines of Python allocate "
+    "most. Or start it with PYTHONMALLOC=malloc under 'gdbheap trace --stacks=1', which records the calls of C code. "
+    "'heap unreachable' lists the blocks by size and type"
 )
 
 
 def _text(figures: LostBlocks) -> str:
-    heads = f"{counted(figures.heads, 'of them leads', 'of them lead')} to the others; "
-    kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
+    lost = f"{counted(figures.blocks, 'block is', 'blocks are')} lost: no pointer to {_them(figures.blocks)} was found"
+    same = f"Blocks of one size hold {size_text(figures.largest)}"
     if figures.cycles.count:
-        return _of_cycles(figures)
+        return f"{lost}. {_of_cycles(figures)} {same}"
+    kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
     python = ", or integers of Python" if figures.is_python else ""
+    heads = f"{counted(figures.heads, 'of them keeps', 'of them keep')} the others. " * (figures.heads < figures.blocks)
     return (
-        f"no word in memory leads to {counted(figures.blocks, 'block')}: the program cannot free them unless it "
-        f"computes their addresses (tagged, compressed or hidden pointers{python}){kernel}; "
-        f"{heads if figures.heads < figures.blocks else ''}"
-        f"blocks of one size hold {size_text(figures.largest)}"
+        f"{lost}. The program cannot free {_them(figures.blocks)}, unless it computes addresses (tagged, compressed or "
+        f"hidden pointers{python}){kernel}. {heads}{same}"
     )
+
+
+def _them(count: int) -> str:
+    return "it" if count == 1 else "them"
 
 
 def _of_cycles(figures: LostBlocks) -> str:
     cycles = figures.cycles
-    others = "; the program cannot free the others unless it computes their addresses" if cycles.others else ""
-    of_heads, of_those = "", ""
-    if cycles.heads:
-        of_heads = (
-            f"of the {figures.heads:,} that lead to the others, the {cycles.heads:,} that retain most were looked at, "
-            f"which retain {size_text(cycles.looked_at)}; "
-        )
-        of_those, others = " of that", ""
-    return (
-        f"no word in memory leads to {counted(figures.blocks, 'block')}: {of_heads}"
-        f"{counted(cycles.count, 'cycle')} of {cycles.kind} objects, which keep one another by their counts, "
-        f"{'holds' if cycles.count == 1 else 'hold'} {size_text(cycles.bytes)}{of_those}{others}; "
-        f"blocks of one size hold {size_text(figures.largest)}"
+    hold = "holds" if cycles.count == 1 else "hold"
+    told = (
+        f"{counted(cycles.count, 'cycle')} of {cycles.kind} objects, which keep one another alive by their counts, "
+        f"{hold} {size_text(cycles.bytes)}"
     )
+    if cycles.heads:
+        return (
+            f"{told}, of {size_text(cycles.looked_at)} that was examined: the {cycles.heads:,} largest of "
+            f"{figures.heads:,} blocks that keep the others."
+        )
+    return f"{told}{'; the program cannot free the others, unless it computes addresses' if cycles.others else ''}."
 
 
 def _advice(figures: LostBlocks) -> str:
     if figures.beside_malloc:
         return BESIDE_MALLOC
-    weak = f"{WEAK[figures.cycles.kind]}; " if figures.cycles.count else ""
+    weak = f"{WEAK[figures.cycles.kind]}. " if figures.cycles.count else ""
     return (
-        f"{weak}'heap unreachable' lists them by size and type; "
-        f"'heap catch malloc --min={figures.least} --max={figures.most}' stops at the next call that asks for such a "
-        "block; 'gdbheap trace --stacks=1' from the program's start on records who makes them, which "
-        "'heap at ADDRESS --calls=FILE' then shows"
+        f"{weak}'heap unreachable' lists them by size and type, 'heap catch malloc --min={figures.least} "
+        f"--max={figures.most}' stops at the next call that asks for such a block, and 'gdbheap trace --stacks=1', "
+        "from the program's start on, records which code makes them ('heap at ADDRESS --calls=FILE' shows it)"
     )
 
 

@@ -7,18 +7,18 @@ from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 SHOWN = 5
-TRACED = "'gdbheap trace --stacks=1' from the program's start on records who makes them"
+TRACED = "'gdbheap trace --stacks=1', from the program's start on, records which code makes them"
 # Python's own allocator hands them out without a call of malloc.
 BEFORE = "and of a program that was started with PYTHONMALLOC=malloc "
 
 
 def _text(figures: LostReferences) -> str:
     some = "" if figures.count == figures.objects else f"{figures.count:,} "
-    it, has, keeps = ("it", "has", "keeps") if figures.objects == 1 else ("they", "have", "keep")
+    has = "has" if figures.objects == 1 else "have"
     return (
-        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {has} more references counted than were "
-        f"found, and {it} {keeps} all of this alive: C code took references and never gave them back (Py_DECREF), or "
-        "keeps them where nobody looks"
+        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {has} more references counted than "
+        "gdbheap found, and all of this hangs on that. C code took references and never released them (Py_DECREF), or "
+        "keeps them where gdbheap does not look"
     )
 
 
@@ -26,7 +26,7 @@ def _advice(figures: LostReferences) -> str:
     shown = ", ".join(figures.libraries[:SHOWN]) + (" and others" if len(figures.libraries) > SHOWN else "")
     where = f"look for it in an extension module ({shown})" if shown else "look for it in code that uses ctypes"
     return (
-        f"{where}: one that makes or is given objects of type {figures.type}; gc.collect() does not free them. "
+        f"{where}: one that makes or gets objects of type {figures.type}. gc.collect() does not free them. "
         f"'heap unreachable' lists them, {BEFORE if figures.beside_malloc else ''}{TRACED}"
     )
 

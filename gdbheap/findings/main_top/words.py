@@ -8,17 +8,17 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
 
-BELOW = "free() trims it only when it reaches trim_threshold, which is"
-BEYOND = "beyond trim_threshold: free() looks at it only when it has 64 KiB or more in one piece, and has not since"
+BELOW = "free() trims it only at trim_threshold, which is"
+BEYOND = "It is above trim_threshold, but free() checks that only when it frees 64 KiB or more at once"
 CALL = "call malloc_trim(0) after the load ('heap trim --yes' does it now)"
-START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also keeps both thresholds from rising"
+START = ", or start the program with MALLOC_TRIM_THRESHOLD_=131072, which also fixes both thresholds"
 
 
 def _text(figures: MainTop) -> str:
     start = f"the main arena's top chunk holds {size_text(figures.top)} of free resident pages"
     if figures.is_above:
-        return f"{start}: {BELOW} {threshold_text(figures.trim_threshold, figures.origin)}"
-    return f"{start}, {BEYOND}"
+        return f"{start}. {BELOW} {threshold_text(figures.trim_threshold, figures.origin)}"
+    return f"{start}. {BEYOND}"
 
 
 def _advice(figures: MainTop) -> str:

@@ -7,26 +7,26 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 TEXTS = {
-    MAPPED_MEMORY: "private memory that a program or library mapped itself, beside every malloc",
-    SHARED_MEMORY: "shared memory, which is in the RSS of every process that maps it",
-    MAPPED_FILES: "pages of mapped files: the kernel's page cache, which it takes back when it must",
+    MAPPED_MEMORY: "private memory that the program or a library mapped itself, without malloc",
+    SHARED_MEMORY: "shared memory, which counts in the RSS of every process that maps it",
+    MAPPED_FILES: "pages of mapped files (page cache), which the kernel reclaims when it must",
 }
 ADVICE = {
-    MAPPED_MEMORY: "find the code that mapped it: malloc has no part in it, and one moment does not tell who did. "
-    "'heap at ADDRESS' says what is known of the place",
-    SHARED_MEMORY: "unmap it here and it leaves this RSS; the machine gets it back when the last process has, and its "
-    "name is gone (shm_unlink, ipcrm)",
-    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) takes them out of this RSS",
+    MAPPED_MEMORY: "find the code that maps it: malloc does not know this memory. 'heap at ADDRESS' shows what "
+    "is known of the place",
+    SHARED_MEMORY: "unmap it to lower this RSS. The machine gets it back when the last process has unmapped it, and "
+    "its name is removed (shm_unlink, ipcrm)",
+    MAPPED_FILES: "count RssAnon, not RSS; munmap() or madvise(MADV_DONTNEED) removes them from this RSS",
 }
-WRITTEN = ", once changes are on the disk"
-REPEATED = "; RSS counts {} more, for pages that are mapped at several places"
-LAZY = "; {} more was given back by madvise(MADV_FREE)"
+WRITTEN = ", once it has written changes to disk"
+REPEATED = "; RSS counts {} more for pages that are mapped several times"
+LAZY = "; {} more is freed lazily (MADV_FREE)"
 SHOWN_FILES = 4
-TRACED = "; the command shows which code maps more memory, while it happens"
+TRACED = ". The command shows which code maps more memory, while it happens"
 
 
 def _text(figures: Mapped) -> str:
-    most = f"the most, {size_text(figures.resident)}, at {figures.address:#x} ({figures.name})"
+    most = f"the largest mapping, at {figures.address:#x} ({figures.name}), has {size_text(figures.resident)}"
     text = TEXTS[figures.kind] + WRITTEN * figures.written
     repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
     lazy = LAZY.format(size_text(figures.lazily_freed)) if figures.lazily_freed else ""
@@ -49,7 +49,7 @@ def _advice(figures: Mapped) -> str:
     if figures.runtimes:
         return f"{advice}. It may be {' or '.join(figures.runtimes)}'s"
     if figures.left:
-        return f"{advice}. Remove the files that nobody uses"
+        return f"{advice}. Remove unused files"
     return advice + TRACED if figures.traced else advice
 
 

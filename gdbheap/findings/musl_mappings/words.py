@@ -7,18 +7,16 @@ from gdbheap.findings.pinned_pages.words import pinned_advice
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = (
-    "'heap pins --allocator=mallocng' names the blocks: without them most of this goes back, and what stays is reused"
-)
-EARLY = "make what lives long before the load that filled these mappings"
+NAMES = "'heap pins --allocator=mallocng' lists the blocks; without them most of this goes back, and the rest is reused"
+EARLY = "make long-lived data before the load that filled these mappings"
 
 
 def _text(figures: MuslMappings) -> str:
-    verb = "is" if figures.mappings == 1 else "are"
+    verb, them = ("is", "it") if figures.mappings == 1 else ("are", "them")
     return (
-        f"{figures.mappings:,} of {counted(figures.all_mappings, 'mapping')} of musl's malloc {verb} mostly free, and "
-        f"kept by {counted(figures.blocks, 'block')} in slots of {size_text(figures.held)} together: a mapping goes "
-        "back only as a whole"
+        f"{figures.mappings:,} of {counted(figures.all_mappings, 'mapping')} of musl's malloc {verb} mostly free; "
+        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, in slots of {size_text(figures.held)} in "
+        "all. A mapping goes back only when it is empty"
     )
 
 

@@ -7,11 +7,11 @@ from gdbheap.report.words.finding_words import Words
 
 
 def _text(figures: OtherMalloc) -> str:
-    return f"{figures.title}: how much of it {figures.name} holds free is not known here"
+    return f"{figures.title}: how much of it is free in {figures.name} is unknown"
 
 
 def _advice(figures: OtherMalloc) -> str:
-    unknown = f"there is no advice: nothing here knows how to ask {figures.name} how much of it is free"
+    unknown = f"ask {figures.name} itself: gdbheap does not know how to"
     return figures.advice or unknown
 
 

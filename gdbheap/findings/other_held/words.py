@@ -8,12 +8,12 @@ from gdbheap.report.words.finding_words import Words
 
 def _text(figures: OtherHeld) -> str:
     name = figures.library
-    return f"other memory to which static data of {name} points: its own allocator or working space"
+    return f"other memory, reached from static data of {name}: its own allocator or buffers"
 
 
 def _advice(figures: OtherHeld) -> str:
     name = figures.library
-    return f"there is no advice that is sure to free it: only {name} itself knows how much of it is in use"
+    return f"ask {name} how much of it is in use: gdbheap cannot see that"
 
 
 WORDS = Words(OtherHeld, _text, _advice)

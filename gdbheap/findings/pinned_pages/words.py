@@ -6,8 +6,8 @@ from gdbheap.findings.pinned_pages.rule import PinnedPages
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=glibc' names the blocks: without them malloc_trim(0) gives all of this back too"
-APART = "allocate what lives long before what does not, or apart from it"
+NAMES = "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, too"
+APART = "allocate long-lived data before the rest, or apart from it"
 # More blocks than these nobody drops one by one.
 MAX_DROPPED = 1000
 
@@ -19,9 +19,9 @@ def pinned_advice(names: str, blocks: int, otherwise: str) -> str:
 
 def _text(figures: PinnedPages) -> str:
     return (
-        f"free memory in pages of malloc's arenas is kept by {counted(figures.blocks, 'block')} of "
-        f"{size_text(figures.held)} together, in {counted(figures.groups, 'group')}: malloc_trim() does not reach what "
-        "a block stands on"
+        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} free pages in malloc's arenas, with "
+        f"{size_text(figures.held)} in {counted(figures.groups, 'group')}: malloc_trim() cannot return a page with a "
+        "block on it"
     )
 
 

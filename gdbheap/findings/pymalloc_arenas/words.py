@@ -7,15 +7,16 @@ from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-NAMES = "'heap pins --allocator=pymalloc' names the blocks: without them all of this goes back"
-EARLY = "make what lives long before the load that filled these arenas"
+NAMES = "'heap pins --allocator=pymalloc' lists the blocks; without them all of this goes back"
+EARLY = "make long-lived data before the load that filled these arenas"
 
 
 def _text(figures: PymallocArenas) -> str:
-    verb = "is" if figures.arenas == 1 else "are"
+    verb, them = ("is", "it") if figures.arenas == 1 else ("are", "them")
     return (
-        f"{figures.arenas:,} of {counted(figures.all_arenas, 'arena')} of pymalloc {verb} mostly free, and kept by "
-        f"{counted(figures.blocks, 'block')} of {size_text(figures.held)} together: an arena goes back only as a whole"
+        f"{figures.arenas:,} of {counted(figures.all_arenas, 'arena')} of pymalloc {verb} mostly free; "
+        f"{counted(figures.blocks, 'block keeps', 'blocks keep')} {them}, with {size_text(figures.held)}. An arena "
+        "goes back only when it is empty"
     )
 
 

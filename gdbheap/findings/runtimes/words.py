@@ -8,20 +8,20 @@ from gdbheap.findings.runtimes.rule import RuntimeMemory
 from gdbheap.report.words.finding_words import Words
 
 TEXTS = {
-    ANONYMOUS: "memory of {name}, with what else is mapped without a file",
-    SHARED: "shared memory of {name}, which is in the RSS of each of its processes",
-    MMAPPED: "the heap of {name} lies in malloc's blocks in use",
-    ALLOCATOR: "{name} keeps its data in the memory of {allocator}",
-    HELD: "memory beside every malloc is {name}, by the static data that points to it",
+    ANONYMOUS: "memory of {name}, and other anonymous mappings",
+    SHARED: "shared memory of {name}, which counts in the RSS of each of its processes",
+    MMAPPED: "the heap of {name} lies in malloc's blocks",
+    ALLOCATOR: "{name} keeps its data in memory of {allocator}",
+    HELD: "memory of {name}, outside of any malloc, reached from its static data",
 }
-NAMED = "memory of {name}, by the names that the kernel knows its mappings by"
+NAMED = "memory of {name}, by the names of its mappings"
 
 
 def _text(figures: RuntimeMemory) -> str:
     kind = _kind(figures)
     pattern = NAMED if figures.named else TEXTS[kind.memory]
     what = pattern.format(name=kind.name, allocator=figures.allocator or "malloc")
-    return f"{what} ({figures.path}, {figures.evidence}): how much of it is in use is not known here"
+    return f"{what} ({figures.path}, {figures.evidence}): how much of it is in use is unknown"
 
 
 def _advice(figures: RuntimeMemory) -> str:

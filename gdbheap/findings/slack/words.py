@@ -7,27 +7,26 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 REASONS = (
-    (GROWING, "lists and byte arrays keep what they made as they grew until they shrink below half"),
-    (tuple(PER_SLOT), "dicts and sets keep their tables however few entries are left"),
+    (GROWING, "lists and byte arrays keep their capacity until they shrink below half"),
+    (tuple(PER_SLOT), "dicts and sets keep their tables when entries are deleted"),
 )
 ADVICE = (
     (
         GROWING,
-        "replace what grows no more by its copy x[:], which has no room beyond, or by tuple(x) or bytes(x); make what "
-        "is filled once in one step",
+        "replace one that no longer grows with its exact copy x[:], with tuple(x) or bytes(x); fill it in one step",
     ),
-    (("dict",), "replace a dict that was emptied by dict(x), not by x.copy(), which may keep the table"),
-    (("set",), "replace a set that was emptied by set(x)"),
+    (("dict",), "replace an emptied dict with dict(x), not with x.copy(), which may keep the table"),
+    (("set",), "replace an emptied set with set(x)"),
 )
-OWNER = "'heap why ADDRESS' says who holds it"
+OWNER = "'heap why ADDRESS' shows what holds it"
 
 
 def _text(figures: Room) -> str:
     what = " and ".join(counted(count, name) for name, count in figures.shown)
     return (
-        f"{what} with room beyond what they hold, {size_text(figures.resident)} of it resident: "
-        f"{' and '.join(_about(figures, REASONS))}; the most, {size_text(figures.most)}, in the {figures.type} at "
-        f"{figures.address:#x}"
+        f"{what} with unused room, {size_text(figures.resident)} of it resident: "
+        f"{' and '.join(_about(figures, REASONS))}; the {figures.type} at {figures.address:#x} has the most, "
+        f"{size_text(figures.most)}"
     )
 
 

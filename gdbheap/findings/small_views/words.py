@@ -32,7 +32,7 @@ def _example(figures: KeptByViews) -> str:
 def _advice(figures: KeptByViews) -> str:
     known = [words for start, words in COPIES.items() if any(row.type.startswith(start) for row in figures.types)]
     copies = ", ".join(known) or "x.copy()"
-    return f"keep a copy of what is shown, not the view: {copies}; the buffer goes with its last view"
+    return f"keep a copy of what the view shows: {copies}; the buffer goes with its last view"
 
 
 WORDS = Words(KeptByViews, _text, _advice)

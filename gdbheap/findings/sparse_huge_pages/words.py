@@ -7,12 +7,12 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
 BY_MALLOC = (
-    "start the program with GLIBC_TUNABLES=glibc.malloc.hugetlb=0: its malloc asks for huge pages (this replaces its "
-    "other tunables: those that are to stay belong into the same value, separated by colons)"
+    "start the program with GLIBC_TUNABLES=glibc.malloc.hugetlb=0: its malloc asks for huge pages (this replaces other "
+    "tunables: join them with colons)"
 )
 ADVICE = (
-    "madvise(MADV_NOHUGEPAGE) for such a mapping, or prctl(PR_SET_THP_DISABLE) when the program starts, which children "
-    "inherit"
+    "call madvise(MADV_NOHUGEPAGE) for such a mapping, or prctl(PR_SET_THP_DISABLE) when the program starts, which "
+    "children inherit"
 )
 
 
@@ -20,7 +20,7 @@ def _text(figures: SparseHugePages) -> str:
     about = "about " if figures.sampled else ""
     most = f" (the most in the mapping at {figures.address:#x})" if figures.address is not None else ""
     return (
-        f"Transparent huge pages: {size_text(figures.huge)}, {about}{size_text(figures.zeros)} of zeros; the program "
+        f"transparent huge pages: {about}{size_text(figures.zeros)} of {size_text(figures.huge)} is zeros. The program "
         f"touched a part of each of {counted(figures.huge_pages, 'page')} of 2 MiB{most}, and the kernel made "
         "all of it resident"
     )

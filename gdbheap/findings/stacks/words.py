@@ -6,13 +6,13 @@ from gdbheap.findings.stacks.rule import Stacks
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-ADVICE = "end the threads that wait, or have fewer of them: a stack's pages go back when its thread ends"
+ADVICE = "end threads that wait, or start fewer: a stack's pages go back when its thread ends"
 
 
 def _text(figures: Stacks) -> str:
     return (
-        f"the stacks of {counted(figures.threads, 'thread')} are resident as far as they were ever used; the most, "
-        f"{size_text(figures.largest)}, of thread {figures.tid} ({figures.name or 'without a name'})"
+        f"the stacks of {counted(figures.threads, 'thread')} are resident as deep as they ever were. The largest, of "
+        f"thread {figures.tid} ({figures.name or 'without a name'}), has {size_text(figures.largest)}"
     )
 
 

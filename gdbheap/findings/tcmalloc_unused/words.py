@@ -7,18 +7,15 @@ from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=1, so that "
-    "free pages go back at once (which costs page faults): otherwise tcmalloc gives them back a few at a time, and "
-    "only while others are being freed, with TCMALLOC_RELEASE_RATE=10 one for each hundred"
+    "call MallocExtension_ReleaseFreeMemory() in the program, or start it with TCMALLOC_AGGRESSIVE_DECOMMIT=1, which "
+    "returns free pages at once (at the cost of page faults). Otherwise tcmalloc returns a few at a time, and only "
+    "while others are freed: with TCMALLOC_RELEASE_RATE=10 one for each hundred"
 )
 
 
 def _text(figures: TcmallocUnused) -> str:
     whose = f" of {' and '.join(figures.owners)}" if figures.owners else ""
-    return (
-        f"tcmalloc{whose} keeps {counted(figures.stretches, 'stretch', 'stretches')} of free pages, in which no "
-        "block is in use, and which it has not given back"
-    )
+    return f"tcmalloc{whose} keeps {counted(figures.stretches, 'free span')}, which it has not returned"
 
 
 WORDS = Words(TcmallocUnused, _text, lambda figures: ADVICE)

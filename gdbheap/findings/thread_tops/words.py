@@ -9,27 +9,26 @@ from gdbheap.report.text.thresholds import OWN_CALL, threshold_text
 from gdbheap.report.words.finding_words import Words
 
 BY_THRESHOLD = (
-    "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then gives back what it has free at its end "
-    "beyond that"
+    "start the program with MALLOC_TRIM_THRESHOLD_=131072: every arena then returns what is free at its end beyond that"
 )
 BY_ARENAS = (
-    "'gdbheap trace' and 'gdbheap replay --what-if' measure what fewer arenas or another allocator would give: each "
-    "arena keeps its own peak, and with fewer of them threads wait for each other"
+    "measure fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if': each arena keeps "
+    "its own peak, and with fewer of them threads wait for each other"
 )
 
 
 def _text(figures: ThreadTops) -> str:
     return (
         f"{counted(figures.keeping, 'arena')} of threads keep {size_text(figures.kept)} of free resident pages at "
-        f"their ends, which malloc_trim() does not reach; {_largest(figures.largest)}. free() trims an end only when "
-        f"it reaches trim_threshold, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
+        f"their ends, which malloc_trim() does not reach. {_largest(figures.largest)}. free() trims an end only at "
+        f"trim_threshold, which is {threshold_text(figures.trim_threshold, figures.origin)}; "
         f"{_limit(figures.arena_max)}"
     )
 
 
 def _largest(top: LargestTop) -> str:
-    whose = "no thread is there now" if top.tid is None else f"thread {top.tid}, {top.thread or 'without a name'}"
-    return f"the most, {size_text(top.bytes)}, in arena {top.arena} ({whose})"
+    whose = "without a thread now" if top.tid is None else f"thread {top.tid}, {top.thread or 'without a name'}"
+    return f"Arena {top.arena} ({whose}) keeps the most, {size_text(top.bytes)}"
 
 
 def _limit(arena_max: int) -> str:

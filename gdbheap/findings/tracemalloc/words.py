@@ -7,15 +7,14 @@ from gdbheap.report.text.numbers import counted
 from gdbheap.report.words.finding_words import Words
 
 ADVICE = (
-    "call tracemalloc.stop() once you have your snapshot, then malloc_trim(0), which gives the memory back: "
-    "ctypes.CDLL(None).malloc_trim(0), or 'heap trim --yes'; or start the program without tracemalloc.start() and "
+    "call tracemalloc.stop() once you have your snapshot, then malloc_trim(0), which returns the memory: "
+    "ctypes.CDLL(None).malloc_trim(0), or 'heap trim --yes'. Or start the program without tracemalloc.start() and "
     "PYTHONTRACEMALLOC"
 )
 
 
 def _text(figures: TraceTables) -> str:
-    blocks = counted(figures.traces, "block is", "blocks are")
-    return f"tables of tracemalloc, which is on: {blocks} traced"
+    return f"tracemalloc is on, and its tables describe {counted(figures.traces, 'block')}"
 
 
 def _advice(_figures: TraceTables) -> str:

@@ -9,8 +9,7 @@ from gdbheap.report.words.finding_words import Words
 CLEAR = "clear the named reference (del, None, weakref)"
 CLOSE = f"call close() of the C library's object in the cycle when it is done, or {CLEAR}"
 ADVICE = {
-    "hidden": f"{CLOSE}: gc.collect() cannot free them, because memory of C code that the collector does not look into "
-    "refers to them",
+    "hidden": f"{CLOSE}: gc.collect() cannot free them, because C code that the collector does not see refers to them",
     "likely": f"call gc.collect(); where that frees nothing, C code hides a reference from the collector: then {CLOSE}",
     "untracked": f"{CLEAR}: gc.collect() cannot free them, because the collector does not see what {{0}} refers to",
     "finalizer": f"remove __del__ of {{0}}, or {CLEAR}: gc.collect() does not free a cycle of objects that have one",
@@ -18,10 +17,10 @@ ADVICE = {
 
 
 def _text(figures: UncollectableCycles) -> str:
-    held = counted(figures.objects, "object is held", "objects are held")
+    held = counted(figures.objects, "object is", "objects are")
     return (
-        f"{held} by one another alone, the most of type {figures.type} ({size_text(figures.largest)}): "
-        f"{figures.closing}, {counted(figures.times, 'time')}"
+        f"{held} kept alive by a cycle, most of type {figures.type} ({size_text(figures.largest)}): {figures.closing}, "
+        f"{counted(figures.times, 'time')}"
     )
 
 

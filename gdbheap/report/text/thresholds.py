@@ -7,22 +7,27 @@ from gdbheap.report.text.numbers import size_text
 
 ORIGINS = {
     SET: "set",
-    RISEN: "risen with the mmapped chunks that were freed",
+    RISEN: "raised when a large block was freed",
     DEFAULT: "the default",
     OWN: "set by the program itself",
 }
-OWN_CALL = (
-    "let the program call mallopt({0}, 131072) where it sets that threshold itself: no variable counts against it"
-)
+OWN_CALL = "let the program call mallopt({0}, 131072) where it sets that threshold: its call overrides variables"
 MMAPPED_AGAIN = (
-    "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): either keeps the "
-    "threshold from rising"
+    "start the program with MALLOC_MMAP_THRESHOLD_=131072, or call mallopt(M_MMAP_THRESHOLD, 131072): either fixes the "
+    "threshold"
 )
 
 
 def mmapped_again(origin: str) -> str:
     """What gives large buffers mappings of their own again."""
     return OWN_CALL.format("M_MMAP_THRESHOLD") if origin == OWN else MMAPPED_AGAIN
+
+
+def kept_because(value: int, origin: str) -> str:
+    """Return what the mmap threshold did, as the end of a sentence: "rose to 31.0 MiB"."""
+    if origin == RISEN:
+        return f"rose to {size_text(value)} when a large block was freed"
+    return f"is {threshold_text(value, origin)}"
 
 
 def threshold_text(value: int, origin: str) -> str:

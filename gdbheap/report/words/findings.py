@@ -103,7 +103,7 @@ def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
     """What was found; other findings by their ``numbers``, else by their ids. Raises KeyError for a finding that was
     read from a document that lacks what its text needs."""
     text: str = _words(finding).text(printable_record(finding.figures))
-    return "; ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
+    return ". ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
 
 
 def advice_of(finding: Finding) -> str:
@@ -162,7 +162,7 @@ def _within(finding: Finding, numbers: Numbers) -> list[str]:
     if not names:
         return []
     found = _named(names, numbers)
-    return [f"{found} may count the same bytes: do not add up the {'two' if ' and ' not in found else 'sizes'}"]
+    return [f"{found.capitalize()} may count the same bytes: do not add them up"]
 
 
 def _named(names: Sequence[str], numbers: Numbers) -> str:

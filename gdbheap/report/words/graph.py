@@ -31,8 +31,8 @@ GROUP_NAMES = {
     "cycles": "cycle", "lost_references": "lost reference", "lost_blocks": "lost block", "doubtful": "doubtful",
 }  # fmt: skip
 WEAKLY = {
-    True: "Only words on stacks, into the middle of a block or with a tag",
-    False: "Only words into the middle, with a tag, or behind the last item of a container",
+    True: "stack words, interior or tagged pointers",
+    False: "interior or tagged pointers, or words behind a container's last item",
 }
 HEADS = Column("blocks"), Column("first at"), Column("type", True), Column("", True)
 PROVEN = "examined"
@@ -179,9 +179,10 @@ def _cycles(answer: Unreachable, style: Style) -> str:
     """Return the objects that are garbage whatever was not read."""
     found = answer.cycles
     if not answer.rows:
-        return "No object and no block is proven to be unreachable."
-    told = f"At least {counted(found.objects, 'object')} with {style.bytes(found.bytes)}"
-    return join(_lost_table(answer, style, 0, False), style.filled(f"{told} are kept by nothing but one another."))
+        return "No object and no block is proven unreachable."
+    forms = counted(found.objects, "object forms", "objects form")
+    told = f"At least {forms} cycles that were not collected ({style.bytes(found.bytes)})."
+    return join(_lost_table(answer, style, 0, False), style.filled(told))
 
 
 def _heads(answer: Unreachable, style: Style) -> str:
@@ -207,32 +208,33 @@ def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
     lost, blocks, doubtful = answer.lost_references, answer.lost_blocks, answer.doubtful
     if lost.bytes:
         yield style.filled(
-            f"Lost references keep {counted(lost.objects, 'object')} with {style.bytes(lost.bytes)}: more references "
-            "are counted than exist. gc.collect() does not free them; a library took one and never gave it back."
+            f"Lost references keep {counted(lost.objects, 'object')} ({style.bytes(lost.bytes)}): they have more "
+            "references counted than exist. gc.collect() does not free them; a library took a reference and never "
+            "released it."
         )
     if blocks.blocks:
         yield style.filled(_told_of_lost(answer, style))
     if doubtful.blocks:
-        what = f"{counted(doubtful.blocks, 'block')} with {style.bytes(doubtful.bytes)}"
-        yield style.filled(f"{WEAKLY[answer.is_python]} point to {what}: the program uses them, or they are lost too.")
+        what = f"{counted(doubtful.blocks, 'block')} ({style.bytes(doubtful.bytes)})"
+        yield style.filled(f"Only {WEAKLY[answer.is_python]} reach {what}: in use, or lost too.")
     if answer.lacking:
         yield style.filled(
-            f"The core lacks {style.bytes(answer.lacking)} of the program's memory, which may lead to them: whether"
-            " they are lost is not known."
+            f"The core lacks {style.bytes(answer.lacking)} of the program's memory, which may point to them: they may "
+            "be in use."
         )
 
 
 def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
     cycles = answer.cycles
-    all_of_it = f"{counted(cycles.objects, 'object')} with {style.bytes(cycles.bytes)}"
-    freed = f"{counted(cycles.collectable_objects, 'object')} with {style.bytes(cycles.collectable_bytes)} of them"
+    forms = counted(cycles.objects, "object forms", "objects form")
+    all_of_it = f"{forms} cycles that were not collected ({style.bytes(cycles.bytes)})"
+    freed = f"{cycles.collectable_objects:,} of them ({style.bytes(cycles.collectable_bytes)})"
     does = "frees all of them" if cycles.collectable_bytes == cycles.bytes else f"frees {freed}"
     does = does if cycles.collectable_bytes else "frees none of them"
     if cycles.possible_bytes:
         may = f"may free {style.bytes(cycles.possible_bytes)}" + " more of them" * bool(cycles.collectable_bytes)
         does = f"{does}, and {may}" if cycles.collectable_bytes else may
-    are = "is" if cycles.objects == 1 else "are"
-    yield style.filled(f"{all_of_it} {are} kept by nothing but one another. gc.collect() {does}. These close them:")
+    yield style.filled(f"{all_of_it}. gc.collect() {does}. What closes them:")
     shown = [[count_text(one.count), style.size(one.bytes), one.what] for one in answer.closings[:SHOWN_CLOSINGS]]
     more = len(answer.closings) - len(shown)
     yield table(CLOSINGS, [*shown, *([["", "", f"({more:,} more)"]] if more else [])], style)
@@ -245,15 +247,16 @@ PYTHONS_OWN = " Blocks of up to 512 bytes are calls of malloc only in a program 
 
 
 def _told_of_lost(answer: Unreachable, style: Style) -> str:
-    blocks = f"{counted(answer.lost_blocks.blocks, 'block')} with {style.bytes(answer.lost_blocks.bytes)}"
-    heads = f", which hang on {counted(answer.head_count, 'head')}" if answer.head_count else ""
+    lost = answer.lost_blocks
+    heads = f"; {counted(answer.head_count, 'of them keeps', 'of them keep')} the others" if answer.head_count else ""
+    blocks = f"{counted(lost.blocks, 'block is', 'blocks are')} lost ({style.bytes(lost.bytes)})"
     if answer.lacking:
-        return f"Nothing leads to {blocks}{heads}."
+        return f"No pointer to {counted(lost.blocks, 'block')} was found ({style.bytes(lost.bytes)}){heads}."
     integers, of_python = (INTEGERS, PYTHONS_OWN) if answer.is_python else ("", "")
     return (
-        f"No word leads to {blocks}{heads}: the program cannot free them unless it computes their addresses, from "
-        f"tagged, compressed or hidden pointers{integers}. 'heap catch malloc --size=N' stops at the next call that "
-        f"asks for such a block; 'gdbheap trace --stacks=1' records who makes them.{of_python}"
+        f"{blocks}: no pointer to them was found{heads}. The program cannot free them, unless it computes addresses "
+        f"(tagged, compressed or hidden pointers{integers}). 'heap catch malloc --size=N' stops at the next call that "
+        f"asks for such a block; 'gdbheap trace --stacks=1' records which code makes them.{of_python}"
     )
 
 
@@ -279,7 +282,7 @@ def _left_outside(answer: Owners, style: Style) -> str:
     if not answer.outside:
         return ""
     size = f"{style.bytes(answer.outside)}{style.resident_of_rss(answer.outside)}"
-    return style.filled(f"Not in this list: {size} that no allocator handed out; {answer.outside_most} has the most.")
+    return style.filled(f"Not in this list: {size} from no allocator; {answer.outside_most} has the most.")
 
 
 def _owners(answer: Owners, style: Style, by_array: bool) -> str:

@@ -67,7 +67,10 @@ def whole_text(row: MainHolder) -> str:
 
 def described(row: MainHolder) -> str:
     """Say what a holder is, and what most of its bytes are."""
-    return "; ".join(filter(None, [_with_place(row, _object(row)), *_traits(row), _tasks(row), parts_of(row.parts)]))
+    what, parts = _with_place(row, _object(row)), parts_of(row.parts)
+    # What it is, said once: "14 x bytearray; 14 x bytes".
+    parts = f"{parts}, ".removeprefix(f"{what}, ").removesuffix(", ") if what else parts
+    return "; ".join(filter(None, [what, *_traits(row), _tasks(row), parts]))
 
 
 def _with_place(row: MainHolder, what: str) -> str:

@@ -20,7 +20,7 @@ COLUMNS = (
 # Of another allocator's sizes so many have a row.
 SHOWN = 20
 # What some allocators tell besides.
-MORE = {"asked": "asked for", "freed": "goes if packed"}
+MORE = {"asked": "asked for", "freed": "saved by packing"}
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
@@ -29,7 +29,7 @@ def render(answer: Sizes, whole: Sizes, style: Style) -> str:
     if others and not (whole.sizes or whole.top or whole.overhead):
         return join(*others)
     total = _row("total", whole.total, style)
-    ranges = [_row(_range(found, style), found.total, style) for found in whole.ranges]
+    ranges = [_row(_range(found, style), found.total, style) for found in whole.ranges if _has_any(found.total)]
     rows = [_row(count_text(row.size), row, style) for row in answer.sizes]
     if len(answer.sizes) < len(whole.sizes):
         rows.append(_row(f"{len(whole.sizes) - len(answer.sizes):,} more", _rest(answer), style))
@@ -39,6 +39,10 @@ def render(answer: Sizes, whole: Sizes, style: Style) -> str:
         table((Column("exact size"), *COLUMNS[1:]), rows, style, total),
         *others,
     )
+
+
+def _has_any(total: SizeTotal) -> bool:
+    return total.used + total.free > 0
 
 
 def _others(others: OtherSizes, style: Style) -> list[str]:

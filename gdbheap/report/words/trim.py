@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 COLUMNS = (
-    Column("arena", True), Column("chunks"), Column("whole pages"), Column("given back"), SHARE, Column("of top"),
-    Column("top stays"),
+    Column("arena", True), Column("chunks"), Column("free pages"), Column("reclaimable"), SHARE, Column("from top"),
+    Column("top kept"),
 )  # fmt: skip
-ACTUAL = Column("actual")
+ACTUAL = Column("returned")
 
 
 def render(answer: Trim, whole: Trim, style: Style) -> str:
-    """What malloc_trim() would give back, arena by arena; after it was called, what it did give back beside it.
+    """Say what malloc_trim() would return, then arena by arena; after the call, what it did return beside it.
     ``whole``: the answer with all its arenas, which are those of the total."""
     done = answer.actual is not None
     columns = (*COLUMNS[:4], ACTUAL, *COLUMNS[4:]) if done else COLUMNS
     rows = [_row(row, style, done) for row in answer.arenas]
     total = _total(whole, style, done)
-    return join(table(columns, rows, style, total), *map(style.filled, _sentences(answer, style)))
+    return join(*map(style.filled, _sentences(answer, style)), table(columns, rows, style, total))
 
 
 def _total(answer: Trim, style: Style, done: bool) -> list[str]:
@@ -54,19 +54,19 @@ def _sum(sizes: list[int | None]) -> int | None:
 def _sentences(answer: Trim, style: Style) -> list[str]:
     call = f"malloc_trim({answer.pad})"
     if answer.predicted is None:
-        return [f"{call} would release up to {style.bytes(answer.whole)}; how much of it is resident is not known."]
+        return [f"{call} would return up to {style.bytes(answer.whole)}; how much of it is resident is unknown."]
     if answer.actual is None:
         return [_predicted(answer, call, style), *_swapped(answer, style)]
     change = f"RssAnon went from {style.bytes(answer.before)} to {style.bytes(answer.after)}"
-    beside = f"{style.bytes(answer.actual)} given back, {style.bytes(answer.predicted)} predicted"
+    beside = f"{style.bytes(answer.actual)} returned, {style.bytes(answer.predicted)} predicted"
     return [f"{call} was called: {change}, {beside}."]
 
 
 def _predicted(answer: Trim, call: str, style: Style) -> str:
     if not answer.predicted:
-        return f"{call} would give nothing back: what is resident of malloc's memory is in use or beyond its reach."
+        return f"{call} would return nothing: malloc has no completely free resident pages that it reaches."
     given = f"{style.bytes(answer.predicted)}{style.of_rss(answer.predicted)}"
-    return f"{call} would give back {given}. 'heap trim --yes' does it."
+    return f"{call} would return {given}. 'heap trim --yes' does it."
 
 
 def _swapped(answer: Trim, style: Style) -> list[str]:
