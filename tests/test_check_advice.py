@@ -64,7 +64,7 @@ def test_before_and_after_advice(rng: random.Random, tmp_path: Path) -> None:
         after = by_name(ask("check-advice", str(target.pid)))["MALLOC_MMAP_THRESHOLD_"]
         words = gdbheap("check-advice", str(target.pid)).stdout
     assert (after["took"], after["in_force"], after["bytes"]) == (True, 128 << 10, 0)
-    assert "MALLOC_MMAP_THRESHOLD_=131072 is set and in force: mmap_threshold is 128.0 KiB" in words
+    assert "MALLOC_MMAP_THRESHOLD_=131072 is set and active: mmap_threshold is 128.0 KiB" in words
 
 
 def test_settings_that_did_not_take(rng: random.Random, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_title_over_the_environment(form: str, tmp_path: Path) -> None:
         where = target.as_form(form)
         answer, words = ask("check-advice", where), gdbheap("check-advice", where).stdout
     assert not answer["environment"] and {row["value"] for row in answer["settings"]} == {None}
-    assert "Whether MALLOC_ARENA_MAX was set is not known: at most 3 arenas may be made" in words
+    assert "Whether MALLOC_ARENA_MAX was set is unknown: at most 3 arenas may be made" in words
     assert "is not set:" not in words
 
 
@@ -151,7 +151,7 @@ def test_values_are_shown_in_one_line(tmp_path: Path) -> None:
         shown, hidden = (gdbheap("check-advice", str(target.pid), *more).stdout for more in ([], ["--no-text"]))
         answer = ask("check-advice", str(target.pid), "--no-text")
     assert "\x1b" not in shown and "MALLOC_TRIM_THRESHOLD_=4096hunter2\\n\\x1b[31mred is set" in shown
-    assert "hunter2" not in hidden and "MALLOC_ARENA_MAX=3 is set and in force" in hidden
+    assert "hunter2" not in hidden and "MALLOC_ARENA_MAX=3 is set and active" in hidden
     assert by_name(answer)["MALLOC_TRIM_THRESHOLD_"]["value"] == f"<str of {len(secret)}>"
 
 

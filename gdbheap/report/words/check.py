@@ -30,20 +30,20 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
 
 
 def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    pools = f"{answer.pages:,} pages of mimalloc" if answer.pages else f"{answer.pools:,} pools"
-    slabs = f", {answer.slabs:,} slabs of jemalloc" if answer.slabs else ""
-    slabs += f", {answer.spans:,} spans of tcmalloc" if answer.spans else ""
-    walked = f"{answer.regions:,} regions, {answer.chunks:,} chunks{slabs} and {pools} were walked"
+    pools = counted(answer.pages, "page") + " of mimalloc" if answer.pages else counted(answer.pools, "pool")
+    slabs = f", {counted(answer.slabs, 'slab')} of jemalloc" if answer.slabs else ""
+    slabs += f", {counted(answer.spans, 'span')} of tcmalloc" if answer.spans else ""
+    walked = f"{counted(answer.regions, 'region')}, {counted(answer.chunks, 'chunk')}{slabs} and {pools} were walked"
     if not count:
         verdict = "nothing is damaged" if answer.ok else "not all of it could be read"
         return _verdict(walked, verdict, SOUND if answer.ok else FAULT, style)
     if answer.ok:
         places = counted(count, "place is", "places are")
-        verdict = f"{places} as a thread inside malloc leaves it for a moment"
+        verdict = f"{places} half done by a thread inside malloc"
         return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = counted(count, "place is", "places are")
     left = style.bytes(answer.unexplained)
-    went_on = f"The walk went on after all of it; {left} of glibc's arenas lie in between, unexplained."
+    went_on = f"The walk continued after each place; {left} of glibc's arenas remain unexplained."
     return join(_verdict(walked, f"{places} damaged", FAULT, style), _table(damage, style), style.filled(went_on))
 
 

@@ -18,7 +18,7 @@ ABOUT = {
     "thread-tops": "free memory at the ends of threads' arenas",
     "huge-pages": "malloc's memory in huge pages",
 }
-HOW = {"set": "set by the program or by glibc's tunables", "default": "the default", "risen": "it has risen by itself"}
+HOW = {"set": "set by the program or by glibc's tunables", "default": "the default", "risen": "raised by glibc"}
 ALL, PAGES = "arena_max", "hugetlb"
 HUGE = ("malloc asks for no huge pages", "malloc asks for transparent huge pages", "malloc takes pages of hugetlbfs")
 
@@ -28,8 +28,8 @@ def render(answer: CheckAdvice, style: Style) -> str:
     known = answer.environment
     lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
     lines += [style.filled(_other(other, known)) for other in answer.others]
-    unknown = "" if known else "What the program was started with is not known here."
-    return join("\n".join(lines), unknown, "\n".join(_findings(answer, style)))
+    unknown = "" if known else "The environment that the program was started with is unknown."
+    return join("\n".join(_findings(answer, style)), "\n".join(lines), unknown)
 
 
 def _sentence(setting: Setting, known: bool, style: Style) -> str:
@@ -38,14 +38,14 @@ def _sentence(setting: Setting, known: bool, style: Style) -> str:
         state = f"{_unset(setting.name, known)}: {value}{_because(setting)}"
     else:
         name = setting.name if setting.by == setting.name else f"{setting.by} for {setting.name}"
-        verdict = "is set and in force" if setting.took else "is set and not in force"
+        verdict = "is set and active" if setting.took else "is set, but not active"
         state = f"{name}={setting.value} {verdict}: {value}"
-    size = "not known" if setting.bytes is None else style.bytes(setting.bytes)
+    size = "unknown" if setting.bytes is None else style.bytes(setting.bytes)
     return f"{state}; {ABOUT[setting.about]}: {size}."
 
 
 def _unset(name: str, known: bool) -> str:
-    return f"{name} is not set" if known else f"Whether {name} was set is not known"
+    return f"{name} is not set" if known else f"Whether {name} was set is unknown"
 
 
 def _in_force(setting: Setting, style: Style) -> str:
@@ -64,16 +64,16 @@ def _because(setting: Setting) -> str:
 def _other(other: Other, known: bool) -> str:
     state = _unset(other.name, known) if other.value is None else f"{other.name}={other.value} is set"
     owner, _, _ = other.whose.partition("'")
-    return f"{state}; only {owner} itself can tell whether it uses it."
+    return f"{state}; only {owner} itself knows whether it is active."
 
 
 def _findings(answer: CheckAdvice, style: Style) -> list[str]:
     if not answer.findings:
-        return ["'heap' advises no setting now."]
-    lines = ["What 'heap' advises now:"]
+        return ["No setting is advised now."]
+    lines = ["'heap' advises:"]
     for finding in answer.findings:
         settings = " ".join(f"{name}={value}" for name, value in finding.environment.items())
-        already = " (set already)" if finding.id in answer.heeded else ""
+        already = " (already set)" if finding.id in answer.heeded else ""
         size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
         lines.append(f"  {settings}{already}: {finding.id}, {size}")
     return lines

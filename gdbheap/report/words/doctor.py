@@ -22,18 +22,18 @@ NAMES = {
     "cgroup": "the container's memory (cgroup)",
     "ptrace": "other users' processes (CAP_SYS_PTRACE)",
     "yama": "processes not started here (ptrace_scope)",
-    "seccomp": "no seccomp filter of our own",
-    "user-namespace": "no user namespace of our own",
+    "seccomp": "seccomp (of gdbheap)",
+    "user-namespace": "user namespace (of gdbheap)",
     "gdb": "gdb",
 }
-WORDS = {"ok": "yes", "refused": "no", "absent": "not here"}
+WORDS = {"ok": "ok", "refused": "blocked", "absent": "not here"}
 
 
 def render(answer: Doctor, style: Style) -> str:
-    """What can be read, what is in the way, and what helps."""
+    """Say whether anything is in the way, then what can be read."""
     rows = [_row(check) for check in answer.checks]
-    columns = (Column("what", True), Column("can be read", True), Column("detail", True))
-    return join(table(columns, rows, style), *_verdict(answer, style))
+    columns = (Column("what", True), Column("state", True), Column("detail", True))
+    return join("\n".join(_verdict(answer, style)), table(columns, rows, style))
 
 
 def _row(check: Check) -> list[str]:
@@ -43,6 +43,6 @@ def _row(check: Check) -> list[str]:
 def _verdict(answer: Doctor, style: Style) -> list[str]:
     whose = f"process {answer.process}" if answer.process is not None else "every process"
     if answer.reason is None:
-        return [f"Nothing is in the way of looking into {whose}."]
-    lines = [style.filled(f"In the way: {answer.reason}.")]
+        return [f"gdbheap can read {whose}."]
+    lines = [style.filled(f"Blocked: {answer.reason}.")]
     return [*lines, f"$ {answer.advice}"] if answer.advice is not None else lines

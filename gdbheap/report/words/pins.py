@@ -95,10 +95,10 @@ def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
     most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {_what(most)}"
-    partly = "" if row.described == row.blocks else f" (the {row.described:,} that keep the most were looked into)"
-    unsure = "" if answer.resident_known else " at most, as it is not known what is resident"
+    partly = "" if row.described == row.blocks else f" (of the {row.described:,} that keep the most)"
+    unsure = "" if answer.resident_known else " at most: resident memory is unknown"
     freed = f"{style.bytes(row.would_free)}{style.of_rss(row.would_free)}"
-    return f"{text}{of_which}{partly}; without them {freed} {row.emptied}{unsure}."
+    return f"{text}{of_which}{partly}. Without them {freed} {row.emptied}{unsure}."
 
 
 def _by_blocks(kinds: list[Kind]) -> list[Kind]:
