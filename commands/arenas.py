@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap arenas."""
 
-    detail: bool = switch("--detail", "also list each arena's heaps, its free lists by kind, and the threads' caches")
+    detail: bool = switch("--detail", "list each arena's heaps, free lists, and the threads' caches")
 
 
 def _answer(heap: Heap, options: Options) -> arenas.Arenas:
@@ -31,26 +31,25 @@ def _render(shown: Shown[arenas.Arenas, Options]) -> str:
 
 COMMAND = Command(
     noun="arenas",
-    question="What does malloc hold in each arena, by malloc_stats' own definitions?",
-    text="""A row for each arena: what it has from the kernel (system), what malloc_stats() calls in use, and how the
-    rest is kept. malloc_stats() counts blocks in a thread's tcache as in use, and blocks in fast bins as free. The
-    column %system is the share of all that malloc has from the kernel, resident or not.
-
-    Where the C library's malloc holds nothing and other allocators serve in its place, their tables stand in place of
-    its own, and of those without arenas a row is a size of blocks, as of musl's.
-
-    Where jemalloc is in malloc's place or beside it, a table has a row for each of its arenas: extents with blocks in
-    them (active), of these blocks in use and in threads' caches, dirty and muzzy extents, which it has not given back
-    or the kernel has not taken yet, and what is retained, which is address space alone. Of mimalloc a row is a heap of
-    a thread, numbered by their addresses, with the pages that have blocks in use (active) and those that have none
-    (dirty); the last are pages that no thread has. The column arena is what heap chunks --arena takes.
-
-    tcmalloc has no arenas either: all threads share its spans. A table says where its free blocks wait: in the lists
-    of spans (central), in transfer caches, and in the cache of each thread.
-
-    musl's malloc has no arenas: a row is a size of its slots, with the groups of such slots, those in use and free,
-    and the bytes that were asked for of the ones in use; the one before 1.2.1 has no groups either, and no rows.""",
+    summary="List malloc's arenas as malloc_stats() counts them",
+    text="""malloc_stats() counts blocks in a thread's tcache as in use, and blocks in fast bins as free. %system is
+    the share of all memory that malloc has from the kernel, resident or not.""",
     example="heap arenas --sort=free",
+    details="""Another allocator's tables replace malloc's if it serves and the C library's malloc is unused. An
+    allocator without arenas has a row for each block size.
+
+    jemalloc has a row for each arena. Active extents have blocks in use; the row counts these blocks, and blocks in
+    thread caches. Dirty and muzzy extents are not returned yet, or not taken by the kernel yet. Retained extents are
+    address space alone.
+
+    For mimalloc, each row is one thread's heap, numbered by address. Active pages have blocks in use, dirty pages have
+    none. The last row has the pages without a thread. `heap chunks --arena` takes the index of a row.
+
+    tcmalloc has no arenas; all threads share its spans. A table says where its free blocks are: in the span lists
+    (central), in transfer caches and in each thread's cache.
+
+    musl's malloc has a row for each slot size: its groups, its used and free slots, and the bytes asked for. The malloc
+    before musl 1.2.1 has no groups and no rows.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

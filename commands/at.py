@@ -18,7 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Addressed):
     """The options of heap at."""
 
-    path: bool = switch("--path", "also show the path from a root to it (reads all references)")
+    path: bool = switch("--path", "show the path from a root (reads all references)")
     calls: str | None = recorded_calls()
 
 
@@ -39,16 +39,17 @@ def _render(shown: Shown[at.At, Options]) -> str:
 
 COMMAND = Command(
     noun="at",
-    question="What is at this address, and who owns it?",
-    text="""The mapping, the allocator's block, the Python object in it, and, for a buffer, the object that owns it.
-    Any address inside a block will do. Below that are the largest blocks to which its words lead. In a program with
-    Python, a block to which a static variable of a library leads has the variable's name. Where the program runs
-    tracemalloc, the line of Python that allocated the block is shown. Of values of a DataFrame, a table or an array it
-    says which. The mapping's line says how much of it is in transparent huge pages.
-
-    With --calls and the log of a process that gdbheap trace --stacks records, or had recorded when this core was
-    written, the stack is shown that made the block: where it was sampled, most blocks have none.""",
+    summary="Show what is at an address, and who owns it",
+    text="""Any address inside a block will do. The answer has the mapping, the block, the Python object in it, and,
+    for a buffer, its owner.""",
     example="heap at 0x7f31c0de1230",
+    details="""The largest blocks that the block points to follow. In a program with Python, a block that a
+    library's static variable points to has the variable's name. A program that runs tracemalloc adds the line of Python
+    that allocated the block. A value of a DataFrame, a table or an array has its place. The mapping's line says how
+    much of it is in transparent huge pages.
+
+    `--calls` takes a trace of this process by `gdbheap trace --stacks`; a core's may have been written before. It adds
+    the stack that made the block. Most blocks have none if stacks were sampled.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -46,15 +46,12 @@ def _two_moments(text: str) -> tuple[Moment, Moment]:
 class Options(Pictured):
     """The options of gdbheap stacks."""
 
-    at: Moment | None = valued("--at", "CALL", "after which call: its number, peak (the default) or end", None, _moment)
+    at: Moment | None = valued("--at", "CALL", "show this call: its number, peak or end [default: peak]", None, _moment)
     diff: tuple[Moment, Moment] | None = valued(
-        "--diff", "A..B", "what changed between two calls: numbers, peak or end", None, _two_moments
+        "--diff", "A..B", "compare two calls: numbers, peak or end", None, _two_moments
     )
     process: int | None = process_of_log()
-    pprof: str | None = valued(
-        "--pprof", "FILE", "write the tree for go tool pprof: inuse_space, alloc_space and the counts of both", None,
-        str,
-    )  # fmt: skip
+    pprof: str | None = valued("--pprof", "FILE", "write a profile for go tool pprof", None, str)
 
 
 def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
@@ -85,22 +82,22 @@ def _render(shown: Shown[CallStacks, Options]) -> str:
 
 COMMAND = Command(
     noun="stacks",
-    question="Which stacks allocated what a recorded program had in use?",
-    text="""Reads a log that gdbheap trace --stacks wrote: the blocks that were in use after a call (where the most
-    bytes were, unless --at or --diff say otherwise) by the stacks that allocated them, Python's frames and C's in one;
-    a block belongs to the call of realloc that last gave it its size. First come the sites: of each stack the
-    innermost line of Python, or without any the innermost function; then the stacks with the most bytes. --format,
-    --folded, --svg, --speedscope and --pprof draw all stacks.
-
-    Where stacks were sampled the figures are estimates: a block of s bytes has a stack with the probability
-    1 - exp(-s / mean), and counts as many times as the inverse of that. The mean error of a sum is at most the square
-    root of what it is times the mean: of 100 MiB, with a stack every 512 KiB, 7 MiB. --diff is of the second call less
-    the first; what became less is left out of pictures.
-
-    Functions are named by the symbols of the files on this machine that have the build-ids which were loaded; without
-    symbols, a file and the address in it. A Python frame is a function with file and line, of CPython 3.7 to 3.14
-    without free threading; of others the frames of C remain.""",
+    summary="Show which stacks allocated what a program had in use",
+    text="""FILE is a trace of 'gdbheap trace --stacks'. The blocks are those in use at the peak, unless --at or
+    --diff is given. Sampled stacks give estimates.""",
     example="gdbheap stacks --svg=peak.svg",
+    details="""A stack has Python's frames and C's in one. A block belongs to the realloc that last gave it its
+    size. Sites come first: the innermost line of Python of each stack, or its innermost function. The stacks with the
+    most bytes follow. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all stacks.
+
+    If stacks were sampled, the figures are estimates. A block of s bytes has a stack with probability p = 1 -
+    exp(-s/mean), and counts 1/p times. The mean error of a sum is at most the square root of the sum times the mean. A
+    sum of 100 MiB with a stack every 512 KiB has an error of 7 MiB. `--diff` is the second call less the first;
+    pictures leave out what became less.
+
+    Functions have names by the symbols of files on this machine with the loaded build-ids. Without symbols, they have a
+    file and an address. A Python frame is a function with file and line, of CPython 3.7 to 3.14 with a GIL. Other
+    interpreters have only frames of C.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -25,14 +25,14 @@ class Options(Writing):
     """The options of gdbheap calls."""
 
     process: int | None = process_of_log()
-    svg: str | None = valued(
-        "--svg", "FILE", "write a scalable picture (SVG) to FILE: blocks and bytes in use over calls and over time",
-        None, str,
-    )  # fmt: skip
+    svg: str | None = valued("--svg", "FILE", "write a picture (SVG) of blocks and bytes in use", None, str)
     growth: int | None = valued(
-        "--growth", "N", "replay the calls too, and say which of them made an arena of malloc's larger; before the N"
-        " largest growths (all: each) look for the largest hole", None, number_or_all("a number of growths"),
-    )  # fmt: skip
+        "--growth",
+        "N",
+        "replay and list arena growths, with holes before N of them",
+        None,
+        number_or_all("a number of growths"),
+    )
 
 
 def _answer(path: str, options: Options) -> CallStats:
@@ -65,26 +65,29 @@ def _render(shown: Shown[CallStats, Options]) -> str:
 
 COMMAND = Command(
     noun="calls",
-    question="What do recorded calls add up to? In use over time, the peak, sizes, lifetimes",
-    text="""FILE is a log that gdbheap trace wrote. The calls of one process are analysed, in their order. Bytes are
-    those that were asked for, usable ones those that malloc_usable_size() gives.
-
-    Cumulated bytes: the upper bound counts the size of each call that gave a block; the lower bound counts a realloc
-    for what it adds to its block. A lifetime is the number of calls, of all threads, between the call that gave a
-    block and the one that released it; realloc continues a life, wherever it moves the block to. A block is temporary
-    if the next call of the thread that allocated it released it. (heaptrack asks for the process's next call instead,
-    and sees a realloc as a release and an allocation.) Half of the released blocks lived no longer than the median,
-    nine tenths no longer than the 90 %; both are at most 1/128 too high, and exact below 256. Seconds are known to
-    within the distance of two times in the log, which has one for every 256 events.
-
-    The curves have at most 2,048 points each: the last value of a stretch of calls, and the most bytes in it, so that
-    the peak is seen. Sizes are summed up in steps of 16 bytes below 32 KiB and of 32 KiB below 64 MiB. Memory is taken
-    for the blocks in use and not for the calls. docs/calls.md says more.
-
-    --growth replays the calls as the program made them (docs/replay.md) and lists those for which an arena had to
-    become larger: by how much, and by how much the largest free chunk that there was missed what was asked for. The
-    main arena is larger where the break rises, another one where a heap of it is larger than it ever was.""",
+    summary="Summarize a trace: bytes in use over time, peak, lifetimes",
+    text="""FILE is a trace of 'gdbheap trace'. Bytes are those asked for. A lifetime is the number of calls from a
+    block's allocation to its release.""",
     example="gdbheap calls --svg=live.svg",
+    details="""The calls of one process are analysed, in their order. Usable bytes are those of
+    malloc_usable_size().
+
+    Cumulated bytes have two bounds. The upper bound counts the size of each call that gave a block. The lower bound
+    counts a realloc for what it adds to its block. Lifetimes count the calls of all threads. A realloc continues a
+    life, wherever it moves the block. A block is temporary if the next call of its own thread releases it. heaptrack
+    asks for the process's next call instead, and sees a realloc as a release and an allocation. Half of the released
+    blocks lived no longer than the median, nine tenths no longer than the 90 %. Both are at most 1/128 too high, and
+    exact below 256. Seconds are known to within the distance of two times in the trace, which has one for every 256
+    events.
+
+    A curve has at most 2,048 points: the last value of a run of calls, and the most bytes in it. The peak is therefore
+    visible. Sizes are added up in steps of 16 bytes below 32 KiB, and of 32 KiB below 64 MiB. gdbheap needs memory for
+    the blocks in use, not for the calls. docs/calls.md says more.
+
+    `--growth` replays the calls as the program made them (docs/replay.md). It lists those for which an arena had to
+    grow: by how much, and by how much the largest free chunk was too small. gdbheap looks for the largest hole before
+    the N largest growths, or before each (all). The main arena grows when the break rises, another arena when a heap of
+    it is larger than ever.""",
     needs=LOG,
     options=Options,
     answer=_answer,

@@ -25,15 +25,15 @@ __all__ = ["COMMAND"]
 class Options(Called):
     """The options of heap catch."""
 
-    size: int | None = valued("--size", "SIZE", "calls that ask for exactly this many bytes", None, parse_size)
-    min: int | None = valued("--min", "SIZE", "calls that ask for at least this many bytes", None, parse_size)
-    max: int | None = valued("--max", "SIZE", "calls that ask for at most this many bytes", None, parse_size)
+    size: int | None = valued("--size", "SIZE", "match calls that ask for exactly SIZE", None, parse_size)
+    min: int | None = valued("--min", "SIZE", "match calls that ask for at least SIZE", None, parse_size)
+    max: int | None = valued("--max", "SIZE", "match calls that ask for at most SIZE", None, parse_size)
     address: int | None = valued(
-        "--block", "ADDRESS", "calls of realloc and free about the block at this address", None, parse_address
+        "--block", "ADDRESS", "match realloc and free of the block at ADDRESS", None, parse_address
     )
-    grows: bool = switch("--grows", "calls in which malloc gets memory from the kernel, of whatever size")
-    count: int | None = valued("--count", "N", "end after N calls (the default is 1; 0: no limit)", 1, whole_number)
-    duration: float | None = duration("end after this time, however many calls came")
+    grows: bool = switch("--grows", "match calls that get memory from the kernel, whatever their size")
+    count: int | None = valued("--count", "N", "stop after N calls; 0: no limit [default: 1]", 1, whole_number)
+    duration: float | None = duration("stop after TIME, however many calls came")
     seccomp: bool = under_seccomp()
 
 
@@ -65,16 +65,16 @@ def _render(shown: Shown[Catch, Options]) -> str:
 
 COMMAND = Command(
     noun="catch",
-    question="Who calls malloc, calloc, realloc or free in exactly this way? (live)",
-    text="""Waits until the process makes such a call, and prints the stack, Python's frames and C's in one; in a shell
-    the process then goes on, in gdb it stands at the call. The comparison is done by the process itself, by a few
-    instructions at the function's beginning, so that all other calls take about 2 ns longer, where gdb's
-    conditional breakpoint costs each of them a tenth of a millisecond and more. They are taken out when this ends;
-    after kill -9 they may stay, and cost a few system calls until they are met (docs/growth.md).
-
-    The size is the one that is asked for, of calloc the product. free does not know it: there it is that of a request
-    whose chunk may be as large as the block's, which are a few, of 128 KiB and more those of a page.""",
+    summary="Stop at a malloc call of a given size and show its stack",
+    text="""In a shell the process then runs on, in gdb it stays at the call. The process itself compares the sizes,
+    so that other calls take only about 2 ns longer.""",
     example="heap catch realloc --size=8880819",
+    details="""The stack has Python's frames and C's in one. A few instructions at the function's beginning do the
+    comparison. gdb's conditional breakpoint costs each call a tenth of a millisecond or more. The instructions are
+    taken out at the end. After kill -9 they may stay, and cost a few system calls until they are met (docs/growth.md).
+
+    The size is the one that is asked for; calloc's is the product. free does not know it. There the size is any request
+    that fits the block's chunk: a few sizes, or from 128 KiB on those of a page.""",
     needs=CALLED,
     options=Options,
     answer=_answer,

@@ -22,23 +22,26 @@ def _render(shown: Shown[check.Check, Common]) -> str:
 
 COMMAND = Command(
     noun="check",
-    question="Is anything damaged?",
-    text="""Walks every region of every allocator and says where something is not as the allocator leaves it: what was
-    expected there and what was found. In glibc's heaps it checks every size, PREV_INUSE and prev_size, the top chunk,
-    the arenas' own sums, the links of all bins both ways and between the sizes of large ones, fast bins and thread
-    caches with safe-linking, the arena and mmapped flags; in pymalloc every pool's header and list of free blocks; in
-    mimalloc, CPython's own or a library, every segment's table of slices (of 3.x the map of pages), and every page's
-    three lists against its count of used blocks; in jemalloc every extent that its tree leads to, and every slab's
-    bitmap against its count of free regions; in tcmalloc every span that its map of pages leads to, and every one's
-    free blocks against its count of the others.
-
-    Of a program that glibc ended by abort(), the first line is what glibc said; then come the block that is to blame
-    (the one before the damage, the one that was freed twice, or the one that a pointer leads into), how it is reached,
-    and the calls that led into malloc or free.
-
-    A process may be stopped while a thread is inside malloc and has changed half of a list: such places are named
-    "caught inside malloc" and do not count as damage. The exit status is 1 if there is damage.""",
+    summary="Check the heap for damage",
+    text="""A row is a damaged place, with what was expected and what was found. Places that a thread was changing
+    inside malloc do not count. The exit status is 1 if there is damage.""",
     example="heap check",
+    details="""gdbheap walks every region of every allocator:
+
+    - glibc: every size, PREV_INUSE and prev_size, the top chunk, the arenas' own sums, and the arena and mmapped
+      flags; the links of all bins, fast bins and thread caches, with safe-linking.
+    - pymalloc: every pool's header and list of free blocks.
+    - mimalloc, CPython's own or a library: every segment's table of slices (of 3.x the map of pages); every page's
+      three lists against its count of used blocks.
+    - jemalloc: every extent that its tree leads to, and every slab's bitmap against its count of free regions.
+    - tcmalloc: every span that its map of pages leads to, and its free blocks against its count of the others.
+
+    If glibc ended the program by abort(), the first line is what glibc said. The block to blame follows: the one before
+    the damage, the one freed twice, or the one that a pointer leads into. Then come its path, and the calls that led
+    into malloc or free.
+
+    A thread may be inside malloc with half of a list changed when a process stops. Such places are named "caught inside
+    malloc".""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -22,13 +22,14 @@ def _render(shown: Shown[check_advice.CheckAdvice, Common]) -> str:
 
 COMMAND = Command(
     noun="check-advice",
-    question="What came of advice: is a setting that a finding names there, and in force?",
-    text="""For a program that was started again with a setting that a finding of heap names: whether it was really
-    started with it (its initial environment, as the kernel keeps it on its stack), whether malloc has the value in
-    force, by its own mp_, and how much of the memory that the setting affects is left. Then the settings that heap
-    advises now. What malloc_trim(0) would give back, and what it gave back, is in heap trim. With --no-text values
-    other than numbers are shown by their lengths.""",
+    summary="Check whether an advised setting is active",
+    text="""The program was started again with a setting that a finding names. The answer says whether malloc uses
+    it, and what is left of the memory that it affects.""",
     example="heap check-advice",
+    details="""The initial environment, as the kernel keeps it, says whether the program was started with the
+    setting. malloc's own mp_ says whether the value is in force. The settings that `heap` advises now follow. `heap
+    trim` says what malloc_trim(0) would return, and what it returned. `--no-text` shows values other than numbers by
+    their lengths.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -37,30 +37,21 @@ class Options(Pictured):
     """The options of heap chunks."""
 
     states: tuple[str, ...] = valued(
-        "--state", "STATES",
-        f"only chunks in these states, with commas between them: {', '.join(chunks.STATES)} (free: in a bin, "
-        "of another allocator in a slab, span, page or group; tcache: in a thread's cache, whichever allocator's)",
-        chunks.STATES, some_of(chunks.STATES),
-    )  # fmt: skip
-    minimum: int = valued("--min", "SIZE", "leave out chunks that are smaller, headers included", 0, parse_size)
-    maximum: int | None = valued("--max", "SIZE", "leave out chunks that are larger", None, parse_size)
+        "--state",
+        "STATES",
+        f"show only these states: {', '.join(chunks.STATES)}",
+        chunks.STATES,
+        some_of(chunks.STATES),
+    )
+    minimum: int = valued("--min", "SIZE", "skip blocks smaller than SIZE, headers included", 0, parse_size)
+    maximum: int | None = valued("--max", "SIZE", "skip blocks larger than SIZE", None, parse_size)
     arena: ArenaChoice | None = valued(
-        "--arena", "ARENA",
-        "only chunks of this arena: main, an index of 'heap arenas', or of another allocator as that has it, "
-        "jemalloc:INDEX",
-        None, _arena,
-    )  # fmt: skip
-    type: str | None = valued(
-        "--type", "GLOB",
-        "only chunks that hold a live Python object of a type whose whole name matches, with *, ? and [...], or "
-        "memory of C, C++ or Rust that is of a class, or said to be something, that matches",
-        None, str,
-    )  # fmt: skip
+        "--arena", "ARENA", "show one arena: main, an index of 'heap arenas', or jemalloc:INDEX", None, _arena
+    )
+    type: str | None = valued("--type", "GLOB", "show only objects and classes whose full name matches GLOB", None, str)
     by: str | None = valued(
-        "--by", "WHAT",
-        "type: a row for each kind of used block, not for each chunk; stack: the stacks that jemalloc has sampled",
-        None, one_of(("type", STACK)),
-    )  # fmt: skip
+        "--by", "WHAT", "group used blocks by type, or by jemalloc's sampled stack", None, one_of(("type", STACK))
+    )
 
     def check(self) -> None:
         """Raises UsageError for options that are not about the table that is asked for."""
@@ -118,30 +109,32 @@ def _render(shown: Shown[Answer, Options]) -> str:
 
 COMMAND = Command(
     noun="chunks",
-    question="Which chunks are these?",
-    text="""Each row has malloc's pointer, the size with the header, the state, the free list that the chunk is on, and
-    for a used one what it is: the Python object in it, the object that owns it, or what its bytes look like. A small
-    bin holds one size, a large one is named by its smallest size, and chunks that were freed recently are in the
-    unsorted bin. The totals are those of all chunks that match, also when --top cuts the list.
-
-    Python objects of up to 512 bytes are in pymalloc's pools and not in chunks of their own, unless pymalloc is
-    switched off. A chunk with a mapping of its own is mmapped and in no arena.
-
-    Where an allocator that is walked stands in for malloc, or is there beside it, its blocks are listed too, without
-    header: used, free (their pages' room for more of them, too) or tcache.
-
-    A used chunk of C, C++ or Rust code is named where something proves what it is: a C++ object by its vtable, the
-    nodes and buffers of the C++ library's containers by links that agree with what the container counts, those of
-    Rust's likewise, with the objects of Box<dyn Trait> (a type needs symbols), OpenSSL's SSL_CTX and SSL, and blocks
-    of PostgreSQL's memory contexts. --by=type has a row for each of these, the most bytes first, or with --sort=count
-    the most blocks. The column capacity is what vectors, strings and hash tables have room for, and filled what they
-    hold. In a program with Python the blocks of its own allocator are not among them, and other blocks of Python's
-    objects are of no kind.
-
-    --by=stack is for a jemalloc that samples allocations (MALLOC_CONF=prof:true): the stacks that sampled blocks in
-    use came from, the most bytes first. --format, --folded, --svg, --speedscope and --pprof draw them all, without
-    jemalloc's own frames, by the bytes of the sampled blocks.""",
+    summary="List single blocks: address, size, state and content",
+    text="""A row has malloc's pointer, the size with its header, the state, the free list, and the content. The
+    totals count all blocks that match.""",
     example="heap chunks --state=used --min=1M",
+    details="""A used block is a Python object, belongs to one, or has what its bytes look like. A small bin holds
+    one size; a large bin is named by its smallest size. Recently freed chunks are in the unsorted bin. Python objects
+    of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block (mmap) is in no arena.
+
+    `--state` takes several states with commas. A free block is in a bin, or in another allocator's slab, span, page or
+    group. The state tcache means a thread's cache, whichever allocator's. `--type` takes `*`, `?` and `[...]`. It
+    matches Python types, classes of C++ and Rust, and what a block is said to be.
+
+    The blocks of another allocator that gdbheap walks are listed, too, without a header. Their states are used, free
+    and tcache. Room for more blocks on their pages counts as free.
+
+    A used block of C, C++ or Rust has a name if something proves what it is. A vtable proves a C++ object. Links that
+    agree with a container's count prove nodes and buffers of containers of C++ and Rust. Objects of `Box<dyn Trait>`,
+    OpenSSL's SSL_CTX and SSL, and PostgreSQL's memory contexts have names, too. A Rust type needs symbols.
+
+    `--by=type` has a row for each of these kinds, most bytes first, or with `--sort=count` most blocks first. Vectors,
+    strings and hash tables show their capacity, and how much of it is filled. Blocks of Python's own allocator are left
+    out, and other blocks of Python's objects have no kind.
+
+    `--by=stack` needs a jemalloc that samples allocations (MALLOC_CONF=prof:true). It lists the stacks of the sampled
+    blocks in use, most bytes first. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all of them,
+    without jemalloc's own frames.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -28,19 +28,17 @@ def _render(shown: Shown[contexts.Contexts, Pictured]) -> str:
 
 COMMAND = Command(
     noun="contexts",
-    question="Which memory contexts of a PostgreSQL backend hold the memory?",
-    text="""A row for each memory context: the bytes that it has from malloc, how many of them it can hand out again,
-    how far it is from TopMemoryContext, its name, and what it is for, such as the query of a plan. These are the
-    total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts, of any backend and of cores, while a
-    query runs as well, and without asking the server. PostgreSQL 13 to 18; other programs have no memory contexts.
-
-    The first table sums up the contexts of each name, as prepared statements have thousands.
-
-    --sort=tree lists each context before those that are below it. --format, --folded, --svg, --speedscope and --pprof
-    draw that tree: each context above the one that it belongs to, with what it can hand out again as a part of its
-    own; what contexts are for is not in there. Contexts that are more than 100 levels from TopMemoryContext are one
-    part, "deeper levels"; with more than 20,000 contexts it begins earlier.""",
+    summary="List the memory contexts of a PostgreSQL backend",
+    text="""A row is a memory context: its bytes from malloc, how many of them are free, its depth below
+    TopMemoryContext, its name and its purpose. The first table adds up the contexts of each name.""",
     example="heap contexts --top=10",
+    details="""The figures are total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts.
+    gdbheap reads them from any backend or core, also while a query runs, without asking the server. PostgreSQL 13 to 18
+    has memory contexts that gdbheap knows; other programs have none.
+
+    `--sort=tree` lists each context before those below it. `--format`, `--folded`, `--svg`, `--speedscope` and
+    `--pprof` draw that tree. A context's free bytes are a part of its own; purposes are left out. Contexts more than
+    100 levels down are one part, "deeper levels". It begins earlier with more than 20,000 contexts.""",
     needs=TARGET,
     options=Pictured,
     answer=_answer,

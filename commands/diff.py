@@ -20,9 +20,8 @@ class Options(Common):
     """The options of heap diff."""
 
     limit: int | None = valued(
-        "--limit", "SIZE", "when will RSS reach this? (the default is the limit of the process's control group)", None,
-        parse_size,
-    )  # fmt: skip
+        "--limit", "SIZE", "predict when RSS reaches SIZE [default: the control group's limit]", None, parse_size
+    )
 
 
 def _answer(looks: tuple[Look, ...], options: Options) -> Difference:
@@ -35,17 +34,22 @@ def _render(shown: Shown[Difference, Options]) -> str:
 
 COMMAND = Command(
     noun="diff",
-    question="What changed between two looks, or more? What only grows?",
-    text="""Each look is a snapshot, or a process or core that is looked at now; the last is compared with the first.
-    In gdb they are snapshots, and one alone is compared with gdb's own target. The first line says which holders grew.
-    Then comes a table for each kind of thing that changed: the holders of what is in use, the lines of the ledger
-    (they add up to the difference of RSS), types, block sizes, what objects retain, arenas, holes that are new or gone
-    with what pins them, and findings. Looks at one process are recognised by the machine's start, the process's id and
-    its start; then addresses identify arenas, holes and objects. Otherwise paths identify objects, and holes are not
-    compared. Of objects that retain the same the innermost one is named. With three looks or more a table says what
-    rose from each to the next, and how fast; and where the control group has a limit, or --limit says one, when RSS
-    reaches it. A block that is kept lies where one of its size and type lay, and may be its like.""",
+    summary="Show what changed between snapshots",
+    text="""A state is a snapshot, or a process or a core now; the last one is compared with the first. Three states
+    or more also show what only rises.""",
     example="heap diff second.heap",
+    details="""In gdb all states are snapshots; one alone is compared with gdb's own target. The first line says
+    which holders grew. A table follows for each kind of change: holders, ledger, types, block sizes, retained bytes,
+    arenas, holes and findings. The ledger's changes add up to the change of RSS. Holes are new or gone, with what pins
+    them.
+
+    The machine's start, the process id and its start time identify a process. Addresses then identify arenas, holes and
+    objects. Otherwise paths identify objects, and holes are not compared. The innermost of several objects that retain
+    the same is named.
+
+    Three states or more show what rose from each to the next, and how fast. If the control group has a limit, or
+    `--limit` gives one, a line says when RSS reaches it. A kept block is at the place of one of its size and type; it
+    may be another one.""",
     needs=LOOKS,
     options=Options,
     answer=_answer,

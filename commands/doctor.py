@@ -25,16 +25,17 @@ def _render(shown: Shown[Doctor, Common]) -> str:
 
 COMMAND = Command(
     noun="doctor",
-    question="What can be read here, what is in the way, and what helps?",
-    text="""Of a process each file that gdbheap reads, and whether the kernel gives it: what everybody may read
-    (status), what needs the same user (maps, smaps_rollup, pagemap) and memory (mem), and whether its control group
-    counts. What is in the way is said in one line (another user, Yama, a tracer, capabilities, a user namespace, a
-    security module, seccomp, hidepid), and then the one command that helps where gdbheap runs: sudo, docker, podman,
-    kubectl debug or systemd-run. Without a process it is about gdbheap itself. Nothing is stopped, and nothing is
-    changed. The exit status is the one that looking into the process would have.""",
+    summary="Check permissions, and show the command that helps",
+    text="""Nothing is stopped and nothing is changed. Without a process, doctor checks gdbheap itself.""",
     example="gdbheap doctor",
+    details="""Each file of a process that gdbheap reads has a line with the kernel's answer. Everybody may read
+    status. The same user may read maps, smaps_rollup and pagemap. mem is the process's memory. A line says whether the
+    control group counts. One line names the obstacle: another user, Yama, a tracer, capabilities, a user namespace, a
+    security module, seccomp or hidepid. The next one is the command that helps here: sudo, docker, podman, kubectl
+    debug or systemd-run. The exit status is the one that examining the process would have.""",
     needs=MAYBE_PROCESS,
     options=Common,
     answer=_answer,
     render=_render,
+    listed="",
 )

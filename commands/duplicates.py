@@ -18,10 +18,8 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap duplicates."""
 
-    type: str | None = valued(
-        "--type", "GLOB", "only types whose whole name matches, of str, bytes, int, float, complex and tuple", None, str
-    )
-    holders: bool = switch("--holders", "also who refers to most of the copies (reads all references)")
+    type: str | None = valued("--type", "GLOB", "show only types whose full name matches GLOB", None, str)
+    holders: bool = switch("--holders", "show who refers to most of the copies (reads all references)")
 
 
 def _answer(heap: Heap, options: Options) -> duplicates.Duplicates:
@@ -34,16 +32,16 @@ def _render(shown: Shown[duplicates.Duplicates, Options]) -> str:
 
 COMMAND = Command(
     noun="duplicates",
-    question="What is held twice? (Python)",
-    text="""Python's strings, bytes, numbers, and tuples of these, that several objects in the heaps hold: a row for
-    each value, with how many copies there are, and what one of them would save: the blocks of all copies but the
-    largest. Objects of subclasses are left out, and so are values in static data of the interpreter. Objects of
-    two interpreters with arenas of their own are no copies: they cannot share one. Values are compared by a hash of
-    their contents, of 128 bits.
-
-    With --holders there are, for each value that is listed, the types of those that refer to the most of its copies;
-    containers by what holds them, as in "dict of app.Session".""",
+    summary="List values that are stored more than once (Python)",
+    text="""A row is a value: how many copies exist, and what keeping one copy would save. Values are str, bytes,
+    int, float, complex, and tuples of these.""",
     example="heap duplicates --top=20 --holders",
+    details="""The saving is the blocks of all copies but the largest. Objects of subclasses and values in the
+    interpreter's static data are left out. Objects of two interpreters with arenas of their own are no copies, as they
+    cannot share one. gdbheap compares values by a hash of their contents, of 128 bits.
+
+    `--holders` names, for each listed value, the types that refer to most of its copies. A container is named by its
+    holder, as in "dict of app.Session".""",
     needs=TARGET,
     options=Options,
     answer=_answer,

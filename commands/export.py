@@ -40,32 +40,27 @@ NAMES = [table.name for table in TABLES]
 class Options(Several, Writing):
     """The options of gdbheap export."""
 
-    output: str = valued(
-        "-o", "DIR", "the folder to write; with --partition also a URL; of heapsnapshot FILE.heapsnapshot", "", str,
-        needed=True,
-    )  # fmt: skip
+    output: str = valued("-o", "DIR", "write DIR, FILE.heapsnapshot, or a URL (--partition)", "", str, needed=True)
     format: str = valued(
-        "--format", "FORMAT", "parquet (the default), csv, sqlite or heapsnapshot", PARQUET,
+        "--format",
+        "FORMAT",
+        "write parquet, csv, sqlite or heapsnapshot [default: parquet]",
+        PARQUET,
         one_of([PARQUET, CSV, SQLITE, HEAPSNAPSHOT]),
-    )  # fmt: skip
+    )
     csv_safe: bool = csv_safe()
     tables: tuple[str, ...] | None = valued(
         "--tables",
         "NAME,…",
-        f"only these, and {SNAPSHOTS}: {', '.join(NAMES)}",
+        "write only these tables, and snapshots (docs/data.md)",
         None,
         some_of(NAMES, (SNAPSHOTS,)),
     )
-    edges: bool = switch("--edges", "edges, and what blocks retain, also of a process with more than 2,000,000 blocks")
-    with_contents: bool = switch(
-        "--with-contents", "name what dicts hold by their keys as they are, in a heapsnapshot; without it no file has"
-        " contents of the process",
-    )  # fmt: skip
+    edges: bool = switch("--edges", "write edges and retained bytes beyond 2,000,000 blocks, too")
+    with_contents: bool = switch("--with-contents", "show dicts' keys in a heapsnapshot")
     partition: tuple[Part, ...] = valued(
-        "--partition", "KEY[=VALUE],…",
-        "put each table into folders TABLE/KEY=VALUE/…; of host, pid, program, day, time, container, boot_id, started,"
-        " python, glibc and kind the value may be left out", (), parse_partition,
-    )  # fmt: skip
+        "--partition", "KEY[=VALUE],…", "write folders TABLE/KEY=VALUE, as in host,pid", (), parse_partition
+    )
 
 
 def _answer(sources: Sequence[Source], options: Options) -> Exported:
@@ -132,27 +127,27 @@ def _render(shown: Shown[Exported, Options]) -> str:
 
 COMMAND = Command(
     noun="export",
-    question="What was found, as Parquet, CSV, SQLite or for Chrome's DevTools: for other programs",
-    text="""Writes tables of a process, a core or a snapshot into a folder: DIR/TABLE.parquet, DIR/TABLE.csv or
-    DIR/heap.sqlite. The tables are snapshots (a row for the look itself), ledger, findings, mappings, arenas, threads,
-    holes, types, blocks, objects and edges; docs/data.md has their columns with units. A snapshot has those that were
-    kept in it. A process is let go before anything is written. The folder appears once it is whole; an older export is
-    replaced, and a folder with anything else in it is not. The files hold no contents of strings, bytes and keys.
-    Parquet needs pyarrow: pip install 'gdbheap[parquet]'.
-
-    --format=heapsnapshot writes the graph of references as one file that the memory panel of Chrome's DevTools opens.
-    What is at the same place in two files of one process has the same number there, so that they can be compared.
-    References have names there: attributes, variables, indices, keys of dicts, offsets where nothing is known; of more
-    than 250,000 those near the roots. Keys are shown with --with-contents, and always where they are names of
-    attributes and modules.
-
-    With --partition each table is a folder of folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet.
-    DuckDB, Spark and Trino read all processes of all hosts as one table (docs/fleet.md). DIR may then be a URL that
-    fsspec knows, as s3://bucket/heaps (gdbheap[remote], and the library of that system), and there may be several
-    targets, also by --name, --cgroup and --children. Rows of snapshots are put there last. Some of several targets, or
-    of the tables in --tables, that could not be had are named, with status 1; targets that have ended meanwhile are
-    not.""",
+    summary="Export tables as Parquet, CSV or SQLite, or the graph",
+    text="""DIR appears once it is complete, and replaces an older export. The files hold no contents of strings,
+    bytes and keys. Parquet needs pyarrow: pip install 'gdbheap[parquet]'.""",
     example="gdbheap export -o tables",
+    details="""The files are DIR/TABLE.parquet, DIR/TABLE.csv or DIR/heap.sqlite. The tables are snapshots (a row
+    for each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md
+    has their columns with units. A snapshot has the tables that were kept in it. A process runs on before anything is
+    written. A folder with anything else in it is not replaced.
+
+    `--format=heapsnapshot` writes the graph of references as one file for the memory panel of Chrome's DevTools. A
+    place has one number in all files of one process, so that they can be compared. References have names: attributes,
+    variables, indices, keys of dicts, or offsets if nothing is known. The 250,000 nearest to the roots have names. Keys
+    are shown with `--with-contents`, and always if they are names of attributes and modules.
+
+    `--partition` writes each table into folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet. DuckDB,
+    Spark and Trino read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host, pid,
+    program, day, time, container, boot_id, started, python, glibc and kind. Any other key needs a value. DIR may then
+    be a URL that fsspec knows, as s3://bucket/heaps (`gdbheap[remote]`, and the library of that system). Several
+    targets are then possible, also by `--name`, `--cgroup` and `--children`. Rows of the table snapshots are written
+    last. Targets, or tables of `--tables`, that could not be had are named, with status 1. Targets that ended meanwhile
+    are not named.""",
     needs=SOURCES,
     options=Options,
     answer=_answer,

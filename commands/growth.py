@@ -27,16 +27,10 @@ __all__ = ["COMMAND"]
 class Options(Pictured):
     """The options of heap growth."""
 
-    duration: float | None = duration("for how long (the default is until Ctrl-C, or the end of the process)")
-    count: int | None = valued("--count", "N", "end after N calls that make memory grow", None, whole_number)
-    no_stacks: bool = switch(
-        "--no-stacks", "only count: no stacks are taken, which costs the process a tenth of the time"
-    )
-    perf: bool = switch(
-        "--perf",
-        "by a tracepoint of the kernel's: no thread stands, and nothing is changed in the process; without Python's"
-        " frames; for root, or with CAP_PERFMON",
-    )
+    duration: float | None = duration("stop after TIME [default: at Ctrl-C or the process's end]")
+    count: int | None = valued("--count", "N", "stop after N calls that make memory grow", None, whole_number)
+    no_stacks: bool = switch("--no-stacks", "count only, without stacks, ten times as fast")
+    perf: bool = switch("--perf", "use a kernel tracepoint: stops nothing, no Python frames (CAP_PERFMON)")
     seccomp: bool = under_seccomp()
 
 
@@ -69,25 +63,26 @@ def _render(shown: Shown[Growth, Options]) -> str:
 
 COMMAND = Command(
     noun="growth",
-    question="What makes the memory of a process grow, from where? (live)",
-    text="""Follows the process while it runs: each of its system calls brk, mmap, mprotect, munmap, mremap and
-    madvise, until Ctrl-C, the end of the process, --duration or --count. Then it prints how the calls that made memory
-    grow are distributed by size, those for malloc's heap (brk) and the others (mmap) apart; what all calls did; and
-    the stacks from which memory grew, those of most bytes first, Python's frames and C's in one. Nothing else of the
-    process is slowed down. What it cost is said: how often a thread stood, and for how long.
-
-    Calls are seen at a jump behind each such system call in the code of libc, the dynamic linker and whatever else
-    makes it by a constant number; what came past that is a line of its own, by the mappings before and after. The
-    jumps are taken out when this ends; after kill -9 they may stay, and cost a few system calls (docs/growth.md). Of a
-    command that is started (after --) each call is seen, whoever makes it, with all processes that it starts, by a
-    filter of the kernel's. The command runs on if it has not ended a second after Ctrl-C; a process that stays behind
-    (gdbheap guard) then lets its calls pass.
-
-    With --perf the kernel tells of each call, by a tracepoint: nothing of the process stands, nothing in it is
-    changed, and no call is missed, whoever makes it; stacks are C's alone, as far as 8 KiB of them go. What came
-    faster than it could be read is lost, and counted. It takes root or CAP_PERFMON, and is for a process that runs.
-    The first 10,000 stacks are kept.""",
+    summary="Show which calls make the memory grow (live)",
+    text="""The process runs on. Calls are followed until Ctrl-C, the end of the process, --duration or --count. The
+    cost is printed: how often a thread was stopped, and for how long.""",
     example="heap growth --duration=10",
+    details="""gdbheap follows the system calls brk, mmap, mprotect, munmap, mremap and madvise. The answer has the
+    sizes of the calls that made memory grow. Calls for malloc's heap (brk) and the others (mmap) are apart. It also has
+    what all calls did, and the stacks from which memory grew. The stacks with the most bytes come first, Python's
+    frames and C's in one. Nothing else slows down.
+
+    gdbheap puts a jump behind each such system call in libc, the dynamic linker and other code that makes it. A line of
+    its own counts the calls that came past these, by the mappings before and after. The jumps are taken out at the end.
+    After kill -9 they may stay, and cost a few system calls (docs/growth.md).
+
+    A command that is started (after `--`) is followed by a filter of the kernel's: each call counts, whoever makes it.
+    Processes that it starts count, too. The command runs on if it has not ended a second after Ctrl-C. A process that
+    stays (gdbheap guard) then lets its calls pass.
+
+    `--perf` uses a tracepoint of the kernel: no thread stops, nothing in the process is changed, no call is missed.
+    Stacks are C's alone, up to 8 KiB of them. Calls that come faster than gdbheap reads them are lost, and counted. It
+    takes root or CAP_PERFMON, and a process that runs already. The first 10,000 stacks are kept.""",
     needs=FOLLOWED,
     options=Options,
     answer=_answer,

@@ -40,20 +40,12 @@ SORTS = {
 class Options(Pictured):
     """The options of heap."""
 
-    detail: bool = switch(
-        "--detail",
-        "also a line for each arena's part of malloc's memory, kind of file mapping and kind of free memory; and "
-        "findings that take longer in a large process",
-    )
-    quick: bool = switch("--quick", "the ledger and the findings alone: nobody looks for who holds what is in use")
+    detail: bool = switch("--detail", "show each arena, kind of file mapping and kind of free memory")
+    quick: bool = switch("--quick", "skip the holders")
     budget: float = valued(
-        "--budget", "SECONDS",
-        "spend about SECONDS of CPU time on holders at most, after the process runs on; the default is 3",
-        BUDGET, seconds,
-    )  # fmt: skip
-    since: str | None = valued(
-        "--since", "FILE", "an earlier snapshot: a finding says what has grown since then", None, str
-    )  # fmt: skip
+        "--budget", "SECONDS", "spend at most SECONDS of CPU time on holders [default: 3]", BUDGET, seconds
+    )
+    since: str | None = valued("--since", "FILE", "report what grew since the snapshot FILE", None, str)
 
 
 def _answer(heap: Heap, options: Options) -> ledger.Ledger:
@@ -160,34 +152,36 @@ def _render(shown: Shown[ledger.Ledger, Options]) -> str:
 
 COMMAND = Command(
     noun="",
-    question="Where did the memory go, who holds it, and what should I do?",
-    text="""First the verdict: the program, what is resident, how much of it is in use, and how much the program has
-    freed and the allocators keep. Then who holds what is in use, as far as references tell: variables, packages,
-    globals, threads and runtimes that have a twentieth of RSS or more, at most five, each with its bytes, their share
-    of RSS and what it is; beside them what no allocator handed out, from 4 MiB on: static variables, stacks,
-    thread-local data, mapped files, shared memory and other mappings. The code of programs and libraries has a row
-    from half of RSS on. All references are followed where that takes about 3 seconds of CPU time at most (7,500,000
-    blocks in use), or what --budget says, or with --detail; --quick does not look for holders. Of a Python program
-    with more blocks, the objects that modules and frames lead to are followed for that time, and a holder has "at
-    least" the bytes that reference counts prove it to keep; the rest is one line, "not examined". Then the findings:
-    what could be given back or avoided, largest first, each with advice that was tried (docs/findings.md). Then what
-    to type next.
-
-    A snapshot has the page of the moment that it was taken.
-
-    Last comes the ledger of the whole address space: every byte has one owner, children add up to their parent, and
-    the roots add up to what the kernel says. A resident page that several owners touch is split between them, byte by
-    byte, so that no line has more resident than virtual. Only whole pages can go back to the kernel: "reclaimable"
-    says how much of what is free and resident is in pages that nobody holds. What cannot be explained has a line of
-    its own. Lines below 1 % of RSS are left out or one line, unless --detail or --sort is given; --json has all.
-    --sort orders lines that have the same parent. --format, --folded, --svg, --speedscope and --pprof draw what is
-    resident, from RSS down: by allocator, arena and state, and what is in use by the types of objects.
-
-    If RSS has changed by 1 % and 1 MiB or more until the holders are found, a sentence says so.
-
-    With --since FILE, a sentence says which holders grew since that snapshot. If nothing looked into more than half of
-    the memory that is not files', malloc's not either, and there is no finding, the exit status is 5.""",
+    summary="Show where the memory went, who holds it and what to do",
+    text="""The page has a verdict, the largest holders, the findings with their fix, and the ledger: every byte of
+    the address space counts in one line, and children add up to their parent.""",
     example="heap --sort=virtual",
+    details="""The verdict says what is resident and in use, and how much freed memory the allocators keep.
+
+    Holders are variables, packages, globals, threads and runtimes with 5 % of RSS or more, at most five. Memory that no
+    allocator handed out is a holder from 4 MiB on. Examples are static variables, stacks, thread-local data, mapped
+    files and shared memory. The code of programs and libraries is a holder from half of RSS on.
+
+    gdbheap follows all references if that takes about 3 seconds of CPU time at most (7,500,000 blocks in use).
+    `--budget` sets another limit, `--detail` lifts it, and `--quick` skips the holders. A process runs on meanwhile. A
+    Python program with more blocks is examined in part: gdbheap follows the objects that modules and frames reach. A
+    holder then has "at least" the bytes that reference counts prove. The rest is one line, "not examined".
+
+    Findings name memory that could be returned or avoided, largest first, with tested advice (docs/findings.md).
+    `--detail` also looks for findings that take longer in a large process. Suggested commands follow.
+
+    The ledger splits a resident page between its owners, byte by byte. The roots add up to the kernel's figures. Only
+    whole free pages can be returned to the kernel; the ledger counts them apart. Memory that gdbheap cannot explain has
+    a line of its own. Lines below 1 % of RSS are folded, unless `--detail` or `--sort` is given. `--sort` orders the
+    lines below each parent. `--json` has all lines.
+
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the resident memory, from RSS down. The tree
+    divides it by allocator, arena and state. Memory in use is divided by type, too.
+
+    A sentence says so if RSS changes by 1 % and 1 MiB while gdbheap looks for holders. `--since` names the holders that
+    grew since that snapshot. TARGET may also be a snapshot, which has the page of its own moment.
+
+    The exit status is 5 if most memory without files is unexamined, malloc's too, and there is no finding.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -24,12 +24,8 @@ CELLS_OF_PICTURE = 8000
 class Options(Writing):
     """The options of heap map."""
 
-    svg: str | None = valued(
-        "--svg", "FILE", "write a scalable picture (SVG) to FILE, with more and smaller cells", None, str
-    )
-    cell: int = valued(
-        "--cell", "SIZE", "bytes of a cell; the default is what makes about 1,200 of them", 0, parse_size
-    )
+    svg: str | None = valued("--svg", "FILE", "write an SVG picture with more and smaller cells", None, str)
+    cell: int = valued("--cell", "SIZE", "set the bytes of a cell [default: makes about 1,200 cells]", 0, parse_size)
 
 
 def _answer(heap: Heap, options: Options) -> heap_map.HeapMap:
@@ -54,13 +50,13 @@ def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
 
 COMMAND = Command(
     noun="map",
-    question="What does the heap look like? A picture of each arena and mapping, cell by cell",
-    text="""Draws the heaps of malloc's arenas, chunks with a mapping of their own, pymalloc's arenas and other memory,
-    each on lines of its own, with a character for every cell of address space: in use (three quarters of it or more),
-    in use and free (a quarter or more), free and resident, free and given back to the kernel, top, other. In colour on
-    a terminal, unless NO_COLOR is set; in ASCII if the terminal has nothing else. A group's title says how much of it
-    is in huge pages, where the kernel says that of each page (Linux 6.7).""",
+    summary="Draw each arena and mapping, cell by cell",
+    text="""A character is a cell of address space. It is in use from three quarters on, and partly used from one
+    quarter on. The other cells are free but resident, free and returned, top, or other.""",
     example="heap map --svg=heap.svg",
+    details="""The picture has malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
+    lines of its own. It is in colour on a terminal, unless NO_COLOR is set. It is in ASCII if the terminal has nothing
+    else. A group's title says how much of it is in huge pages, if the kernel says so (Linux 6.7).""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -24,11 +24,8 @@ class Options(Common):
 
     minimum: int = minimum_size()
     fit: int | None = valued(
-        "--fit", "SIZE",
-        "also say whether malloc(SIZE) would be served from what malloc has, by which chunk, and what it would take if"
-        " not",
-        None, parse_size,
-    )  # fmt: skip
+        "--fit", "SIZE", "show whether malloc(SIZE) would fit, and in which chunk", None, parse_size
+    )
     path: bool = root_paths()
     calls: str | None = recorded_calls()
 
@@ -61,22 +58,21 @@ SORTS: dict[str, Callable[[holes.Hole], Any]] = {
 
 COMMAND = Command(
     noun="holes",
-    question="Which free memory is not given back, where is it, and what pins it?",
-    text="""A hole is a maximal run of bytes inside an arena that nobody holds, whatever lists its pieces are on; the
-    top of a heap is not a hole. Each row says how much of a hole is resident, and which held blocks are below and
-    above it. The figures in the total are those of all holes that match, also when --top cuts the list.
-
-    malloc takes a single free chunk for a request, and a hole may consist of several: chunks in thread caches and fast
-    bins are not merged with their neighbours. --fit=SIZE looks at single chunks as malloc does: in a thread's cache
-    and the fast bin for exactly this size, then for the smallest in bins that suffices, then the top chunk, then a
-    larger heap or, from mmap_threshold on, a mapping of its own. Before a request of more than 1,000 bytes malloc
-    merges the chunks in fast bins. Among chunks of equal size, and where the last request left a remainder, malloc may
-    take another chunk than the one that is named.
-
-    With --path each of these blocks has the path by which a root keeps it, as Python where there is an expression,
-    else in words. With --calls and the log of a process that gdbheap trace --stacks records they have the stack of the
-    call that gave them, as in heap at.""",
+    summary="List the free memory that is not given back, and what pins it",
+    text="""A hole is a maximal run of free bytes inside an arena; the top of a heap is not one. The total counts
+    all holes that match, also those that --top cuts.""",
     example="heap holes --min=1M",
+    details="""A row says how much of a hole is resident, and which used blocks are before and after it.
+
+    malloc serves a request from a single free chunk, and a hole may consist of several. Chunks in thread caches and
+    fast bins are not merged with their neighbours. `--fit` looks at single chunks in malloc's order. It tries the
+    thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin and the top chunk come
+    next. A larger heap or, from mmap_threshold on, a mapping of its own comes last. malloc merges the chunks in fast
+    bins before a request of more than 1,000 bytes. It may take another chunk than the named one if both have one size.
+    It may also take another one after a request that left a remainder.
+
+    `--path` shows the path from a root to each of these blocks, as Python if possible, else in words. `--calls` takes a
+    trace of this process by `gdbheap trace --stacks`. It shows the stack that allocated each block.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

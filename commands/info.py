@@ -22,12 +22,13 @@ def _render(shown: Shown[info.Info, Common]) -> str:
 
 COMMAND = Command(
     noun="info",
-    question="What is known about this target, and where does each fact come from?",
-    text="""A row for each fact: versions, addresses and layouts, the source, and whether a second source or the
-    bytes themselves confirm it. If an interpreter publishes other offsets of its objects' fields than are shipped
-    for its release (_Py_DebugOffsets, 3.13 and later), each has a row. The first row is the message with which
-    glibc ended the program (abort).""",
+    summary="Show what gdbheap knows about the process, with sources",
+    text="""A row is a fact: a version, an address or a layout, its source, and whether a second source or the bytes
+    confirm it.""",
     example="heap info",
+    details="""An interpreter may publish other offsets of its objects' fields than gdbheap has for its release
+    (_Py_DebugOffsets, 3.13 and later). Each of these has a row. If glibc ended the program (abort), its message is the
+    first row.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -27,16 +27,15 @@ class Options(Pictured):
     """The options of heap owners."""
 
     minimum: int | None = valued(
-        "--min", "SIZE",
-        "leave out blocks (or arrays) that are smaller; with --by=block the default is 1M (K, M, G and T are powers of"
-        " 1024)", None, parse_size,
-    )  # fmt: skip
+        "--min", "SIZE", "skip smaller blocks or arrays [default with --by=block: 1M]", None, parse_size
+    )
     by: str = valued(
-        "--by", "GROUP",
-        "holder, or block: a row for each large block; of a program with Python also array: a row for each DataFrame,"
-        " table and array; of one without also type, global or thread; the default is holder", owners.HOLDER,
+        "--by",
+        "GROUP",
+        "group by holder, block, array, type, global or thread [default: holder]",
+        owners.HOLDER,
         one_of(owners.GROUPS),
-    )  # fmt: skip
+    )
 
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
@@ -67,43 +66,40 @@ def _render(shown: Shown[owners.Owners, Options]) -> str:
 
 COMMAND = Command(
     noun="owners",
-    question="Who holds what is in use, and how is that reached?",
-    text="""Each block in use is in one row. In a program with Python the rows are packages (their modules, classes and
-    functions, and what only leads from there), variables that have much with all that they lead to, each by its path,
-    frames that run, data of libraries (a static variable that has much has a row of its own, where a symbol names it),
-    the interpreter itself, the tables of tracemalloc, and what nothing leads to; of two holders that lead to a block
-    the one with the shorter chain has it. A file that was loaded as several modules is one row. What has less than a
-    fiftieth of what is in use is part of its package, and small packages are one row. count is how many objects, with
-    their buffers, and blocks of C code. The share of RSS is that of resident bytes, which have a column where they are
-    less than all bytes of a row.
-
-    Memory that objects mapped counts for what holds them: mmap.mmap, numpy.memmap, SharedMemory, and all that keeps
-    the address of a mapping beside its size, such as Arrow's and torch's mapped files. Shared mappings are unmapped
-    without the object, and freed only where nobody else has the pages.
-
-    In a program without Python a row is one holder, to whose blocks the shortest chains lead from there: a global (by
-    its symbol, or its section where the program has no symbols), with the type of what has most of its bytes; what a
-    thread's variable or a mapping leads to; the memory contexts of one name in PostgreSQL; the objects in a Java heap.
-    --by=global, --by=thread and --by=type have a row for each kind of block: of globals, of threads, of all.
-
-    If some references could not be read, because --max-stop was over or a core is truncated, a row says "at least": so
-    much its holder is proven to have. The rest is one line, "not examined", with the commands that would examine it. A
-    holder is proven where an object counts no more references than were found.
-
-    --by=block is a row for each large block: its size, the Python object that it is or belongs to, and the path from a
-    root to that object: as Python where there is an expression, else in words. Without Python the path leads over the
-    offsets of the words that lead from block to block. Shares of RSS leave out what is not resident of large blocks,
-    because the program never wrote to them or the kernel swapped them out.
-
-    --by=array is a row for each DataFrame, Series and Index of pandas and polars, pyarrow Table, RecordBatch,
-    ChunkedArray and Array, numpy array, and torch tensor, with the columns below it: bytes as memory_usage(),
-    estimated_size() and nbytes count them, of a tensor its storage's, wherever they lie, also in memory of Arrow's own
-    allocator. What only shows memory of a row before, as a view does, has no row. What cannot be proven is left out; a
-    warning counts it. What a row retains would be free without the object: a slice may keep far more than it shows.
-    The sum has no byte twice.
-
-    --format, --folded, --svg, --speedscope and --pprof draw the holders, with what they hold above them.""",
+    summary="List the variables and modules that hold the memory",
+    text="""A row is one holder: a package, a variable with what it reaches, a running frame, a library's data or a
+    thread. A block that two holders reach counts for the nearer one.""",
     example="heap owners --top=10",
+    details="""Each block in use is in one row. A package's row has its modules, classes and functions, and what
+    only these reach. A variable that holds much has a row of its own, named by its path. More rows are running frames,
+    data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A library's static variable that
+    holds much has a row of its own, if a symbol names it. A holder with less than 2 % of the memory in use counts for
+    its package. Small packages share one row. A file that was loaded as several modules is one row. The share of RSS
+    counts resident bytes. They have a column if they are fewer than all bytes of a row.
+
+    Memory that objects mapped counts for its holder: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow and
+    torch. A shared mapping is unmapped without its object. It is freed only if no other process has the pages.
+
+    A program without Python has a row for each holder from which the shortest chains start. A global has its symbol, or
+    else its section, and the type of most of its bytes. Other rows are thread variables, mappings, PostgreSQL's memory
+    contexts of one name, and the objects in a Java heap. `--by=type` groups all blocks by kind. `--by=global` and
+    `--by=thread` do so for the blocks of globals and of threads.
+
+    A row says "at least" if some references could not be read: `--max-stop` was over, or a core is truncated. Its bytes
+    are proven: the objects count no more references than gdbheap found. The rest is one line, "not examined", with the
+    commands that examine it.
+
+    `--by=block` lists each large block with its size, its Python object and the path from a root. The path is a Python
+    expression if there is one, else words. Without Python, it names the offsets of the pointers. Shares of RSS leave
+    out the pages of large blocks that are not resident.
+
+    `--by=array` lists DataFrames, Series and Indexes (pandas, polars), Arrow tables and arrays, numpy arrays and torch
+    tensors, with their columns. Bytes are those of memory_usage(), estimated_size() and nbytes; a tensor has those of
+    its storage. Memory of Arrow's own allocators counts, too. A view has no row if an earlier row shows its memory. A
+    value that cannot be proven is left out, and a warning counts it. A row's retained bytes would be freed with the
+    object: a slice may retain more than it shows. The total counts each byte once.
+
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the holders, with what they hold above them.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -26,12 +26,10 @@ class Options(Common):
     """The options of heap pins."""
 
     minimum: int | None = valued(
-        "--min", "SIZE",
-        "leave out what would free less (the default is a page, 4K; K, M, G and T are powers of 1024)",
-        None, parse_size,
-    )  # fmt: skip
+        "--min", "SIZE", "skip groups that would free less than SIZE [default: 4K]", None, parse_size
+    )
     allocator: str | None = valued(
-        "--allocator", "NAME", f"only the pins of {', '.join(NAMES[:-1])} or {NAMES[-1]}", None, one_of(NAMES)
+        "--allocator", "NAME", f"show only {', '.join(NAMES[:-1])} or {NAMES[-1]}", None, one_of(NAMES)
     )
     path: bool = root_paths()
 
@@ -56,30 +54,28 @@ SORTS: dict[str, Callable[[pins.Pin], Any]] = {
 
 COMMAND = Command(
     noun="pins",
-    question="Which few blocks, if they were gone, would free the most pages?",
-    text="""Each row is a group of blocks, often a single one, that keeps at least twice its own bytes from going back.
-    "would free" is the resident pages that go when the whole group is gone: in glibc's arenas the whole pages that
-    malloc_trim(0) could release then and cannot now, by the rule of heap trim; in pymalloc, which gives an arena back
-    with its last block, the pages of that arena; in mimalloc those of a page of its own, 64 KiB or more with
-    blocks of one size; in jemalloc those of a slab. No block is in two groups, so that the rows add up. Groups that
-    keep the most beyond their own bytes come first. Below are the blocks of all groups by type or owner, and how many
-    groups have nothing else.
-
-    In glibc's arenas blocks are a group if they share a page of which they fill at most half; fuller pages count if
-    nothing outside the group touches them. A small chunk that is freed goes to a thread's cache first, and is given
-    back only after it has left that; chunks that are in a cache now are members of groups too. malloc_trim() gives
-    nothing back of the tops of threads' arenas, nor of what borders on them when the last block below them goes: that
-    block is no pin. That an emptied pool or a freed block might be used again for other objects is not taken into
-    account.
-
-    mimalloc makes an empty page available to blocks of other sizes at once, unless it is the last one of its size, and
-    gives it back to the kernel later: when another page of its segment goes, after 10 ms and one more for each that
-    went in between. In free-threaded builds empty pages of objects may stay, for objects of the same size.
-
-    With --path each group that is listed has the paths by which roots keep its first 20 blocks, and each kind has the
-    most common of those: as Python where there is an expression, else in words. In a group of several blocks, paths
-    that differ only in numbers in brackets or in the last key count as one.""",
+    summary="List the small blocks that keep whole pages from being returned",
+    text="""A row is a group of blocks, often one, that keeps at least twice its own bytes. "would free" counts the
+    resident pages that go with the whole group. No block is in two groups, so that rows add up.""",
     example="heap pins --top=20",
+    details="""The pages depend on the allocator. In glibc they are those that malloc_trim(0) could release without
+    the group and cannot now. pymalloc returns an arena with its last block, so that all pages of the arena count.
+    mimalloc has pages of its own, 64 KiB or more with blocks of one size, and jemalloc has slabs. Groups that keep the
+    most beyond their own bytes come first. A second table lists the blocks of all groups by type or owner. It also says
+    how many groups contain nothing else.
+
+    glibc's blocks form a group if they share a page and fill at most half of it. A fuller page counts if nothing
+    outside the group touches it. A freed small chunk goes to a thread's cache first, and is returned only after it
+    leaves the cache. Chunks in a cache are members of groups, too. malloc_trim() returns nothing of the tops of
+    threads' arenas. The last block below such a top is therefore no pin. gdbheap does not predict whether the program
+    reuses a freed block or an emptied pool.
+
+    mimalloc makes an empty page available to other sizes at once, unless it is the last one of its size. The kernel
+    gets the page later: when another page of its segment goes, after 10 ms or more. A free-threaded build may keep
+    empty pages of objects, for objects of the same size.
+
+    `--path` shows the paths to the first 20 blocks of each listed group. Each kind of block has its most common path.
+    Paths of one group that differ only in bracketed numbers or in the last key count as one.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

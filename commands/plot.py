@@ -23,7 +23,7 @@ __all__ = ["COMMAND"]
 class Options(Writing):
     """The options of gdbheap plot."""
 
-    file: str = valued("-o", "FILE", "where to write it: .svg, .png or .html", "", str, needed=True)
+    file: str = valued("-o", "FILE", "write FILE.svg, FILE.png or FILE.html", "", str, needed=True)
 
 
 def _answer(files: tuple[str, ...], options: Options) -> Plotted:
@@ -51,12 +51,13 @@ def _render(shown: Shown[Plotted, Options]) -> str:
 
 COMMAND = Command(
     noun="plot",
-    question="What does a series look like? A picture of what gdbheap record wrote",
-    text="""A panel for each process (the 12 largest): RSS; what malloc has from the kernel and what of that is in use,
-    with the gap between them shaded, which is memory that the program has freed; the same of Python's arenas; marks
-    for snapshots, other programs (exec) and ends. As SVG, as PNG, or as one HTML page with a table of the first, last
-    and highest values, which needs no network and no script. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
+    summary="Plot a recording",
+    text="""Each of the 12 largest processes has a panel: RSS, malloc's memory with the freed part shaded, and
+    Python's arenas. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
     example="gdbheap plot -o memory.html",
+    details="""malloc's curves are what it has from the kernel, and what of that is in use; Python's likewise. The
+    gap between them is memory that the program freed. Marks show snapshots, other programs (exec) and ends. An HTML
+    page adds a table of the first, last and highest values; it needs no network and no script.""",
     needs=FILES,
     options=Options,
     answer=_answer,

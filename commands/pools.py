@@ -18,9 +18,7 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap pools."""
 
-    detail: bool = switch(
-        "--detail", "also list what objects asked for, how full the arenas are, and what is in the emptiest"
-    )
+    detail: bool = switch("--detail", "show requested bytes, how full arenas are, and the emptiest ones")
 
 
 def _answer(heap: Heap, options: Options) -> pools.Pools:
@@ -33,23 +31,24 @@ def _render(shown: Shown[pools.Pools, Options]) -> str:
 
 COMMAND = Command(
     noun="pools",
-    question="What does pymalloc hold in each size class, as sys._debugmallocstats() counts? (Python)",
-    text="""A row for each size class: its pools, the blocks in use, and the free blocks in them. Pools without any
-    block are a row of their own: any size class may take them, and so may the kernel once a whole arena is free.
-
-    With --detail each size class has a second row: the objects in it that tell their own size (an object's fixed part,
-    its items and what precedes it), what they asked for, what they got, and how much of that they did not ask for; in
-    how many arenas the class has blocks, how many of these have no other blocks, and with how many blocks. Then come
-    the numbers of arenas that are filled to 1, 10, 25, 50, 75 and 100 %, and the five arenas with the fewest used
-    bytes, with the largest blocks in each: an arena stays until the last of its blocks is freed.
-
-    The figures are sums over all interpreters with pools of their own: subinterpreters of CPython 3.12 and later may
-    have them. Where pymalloc is not in use (PYTHONMALLOC=malloc) there are no rows, and the answer says so.
-
-    In free-threaded builds, and with PYTHONMALLOC=mimalloc, the blocks are those of CPython's own mimalloc: a row is a
-    block size, its pools are pages, and free blocks are those for which its pages have room. A second table says what
-    they are for, which free-threaded builds keep apart, and which pages no longer belong to a thread.""",
+    summary="List pymalloc's size classes as sys._debugmallocstats() does",
+    text="""A row is a size class: its pools, its blocks in use and the free blocks in them. Pools without any block
+    are a row of their own.""",
     example="heap pools --sort=free",
+    details="""Any size class may take an empty pool. The kernel gets an empty pool back once its whole arena is
+    free.
+
+    `--detail` adds a second row to each class, about the objects that tell their own size. It has the bytes that they
+    asked for, the bytes that they got, and the difference. It also has the number of arenas with blocks of the class,
+    and of those without others. Two tables follow: how full the arenas are, and the five arenas with the fewest used
+    bytes. An arena stays until its last block is freed.
+
+    The figures are sums over all interpreters with pools of their own (CPython 3.12 and later). There are no rows if
+    pymalloc is not in use (PYTHONMALLOC=malloc), and the answer says so.
+
+    Free-threaded builds and PYTHONMALLOC=mimalloc use CPython's own mimalloc. A row is then a block size, its pools are
+    pages, and free blocks are the room in these pages. A second table says what the pages are for, and which belong to
+    no thread any more.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

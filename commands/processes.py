@@ -30,7 +30,7 @@ SORTS = {
 class Options(Several):
     """The options of gdbheap processes."""
 
-    quick: bool = switch("--quick", "only what the kernel counts: no heap is looked into and no pages are compared")
+    quick: bool = switch("--quick", "show the kernel's figures only: examine no heap, compare no pages")
 
 
 def _answer(programs: Programs, options: Options) -> Family:
@@ -48,17 +48,19 @@ def _render(shown: Shown[Family, Options]) -> str:
 
 COMMAND = Command(
     noun="processes",
-    question="What do several processes have, what do they share, and what could they?",
-    text="""First what they have together, and the verdict of each with its largest holder, as on its first page. Then a
-    row for each process: RSS, its share of what is resident (PSS), what it has alone (USS), and of its
-    heap what is in use, what is free, what of that malloc_trim(0) would give back, and the largest finding. 'gdbheap
-    PID PID', or 'gdbheap PID --children', are the same. The kernel's figures are read while all of them stand still:
-    the sum of PSS is what they have together. Then each is stopped for itself and its private pages are compared with
-    those of its parent, or of a sibling, if both come from one exec: which pages are no longer shared since the fork,
-    and by what they were written (docs/processes.md). What gc.freeze() before the fork would save is said with a
-    number, and so are pages of strings, bytes and numbers that are equal in several workers and that none of their
-    parents has: those preloading would save. One that ends meanwhile or cannot be read has a note.""",
+    summary="Show what several processes have: private, shared, shareable",
+    text="""PSS divides each shared page among its processes; USS is what a process has alone. 'gdbheap PID PID' and
+    'gdbheap PID --children' are the same.""",
     example="gdbheap processes --children",
+    details="""The first lines say what the processes have together, and give the verdict and the largest holder of
+    each. A row has RSS, PSS, USS, the heap's used and free bytes, what malloc_trim(0) would return, and the largest
+    finding.
+
+    The kernel's figures are read while all processes are stopped, so that PSS adds up. Each process is then stopped by
+    itself. Its private pages are compared with its parent's or a sibling's, if both come from one exec. The answer says
+    which pages are not shared any more since the fork, and what wrote to them (docs/processes.md). It says what
+    gc.freeze() before the fork would save. It also counts equal pages of strings, bytes and numbers of several workers
+    that no parent has. Preloading would save those. A process that ends or cannot be read has a note.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

@@ -32,11 +32,9 @@ class Options(Common):
     """The options of gdbheap ps."""
 
     filter: re.Pattern[str] | None = valued(
-        "--filter", "REGEX", "only programs whose name or script has a match of this in it", None, regular_expression
+        "--filter", "REGEX", "show only programs whose name or script matches REGEX", None, regular_expression
     )
-    heap: bool = switch(
-        "--heap", "also how much of each program's heaps is in use, free, and would go: stops each process for it"
-    )
+    heap: bool = switch("--heap", "show each heap's used, free and reclaimable bytes (stops each process)")
 
 
 def _answer(_nothing: None, options: Options) -> Table:
@@ -57,14 +55,13 @@ def _render(shown: Shown[Table, Options]) -> str:
 
 COMMAND = Command(
     noun="ps",
-    question="How much memory does each program have, all its processes together?",
-    text="""What ps_mem prints, and psm and smem: a row for each program with the number of its processes, a Python
-    program by its script. RAM is their proportional share (PSS): each page is divided by the number of processes that
-    have it, so that the column adds up to what they have together. Private is what a process has alone, shared its
-    part of the rest. Nothing is stopped unless --heap asks for it. The figures are ps_mem's, which adds half a KiB to
-    each sum that the kernel cuts to whole KiB. Processes of others are left out unless root asks, and counted below.
-    The status is 1 where a heap that can be read could not be looked into.""",
+    summary="Show the memory of each program, all its processes together",
+    text="""RAM is the proportional share (PSS): each page is divided by the number of processes that have it, so
+    that the column adds up. Private pages belong to one process; shared is its part of the rest.""",
     example="gdbheap ps --filter=python",
+    details="""The figures are those of ps_mem. It adds half a KiB to each sum that the kernel cuts to whole KiB. A
+    Python program is named by its script. Nothing is stopped unless `--heap` is given. Only root sees the processes of
+    others; the last line counts those left out. The status is 1 if a readable heap could not be examined.""",
     needs=NOTHING,
     options=Options,
     answer=_answer,

@@ -42,21 +42,15 @@ OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 class Options(Common):
     """The options of heap pyobjects."""
 
-    type: str | None = valued(
-        "--type", "GLOB",
-        "only types whose whole name matches, with *, ? and [...]; the totals are theirs then",
-        None, str,
-    )  # fmt: skip
-    listing: bool = switch("--list", "a row an object, not a row a type")
+    type: str | None = valued("--type", "GLOB", "show only types whose full name matches GLOB, totals too", None, str)
+    listing: bool = switch("--list", "show one row per object")
     by: str = valued(
-        "--by", "KEY",
-        f"a row for each {', '.join(GROUPS[:-1])} (of the lines that tracemalloc knows), or how full containers are"
-        f" ({FILL}); the default is {TYPE}", TYPE, one_of(GROUPS),
-    )  # fmt: skip
-    group: str | None = valued(
-        "--group", "ATTRIBUTE", "a row for each value of an attribute of the objects of --type", None, str
+        "--by", "KEY", f"group by {', '.join(GROUPS[:-1])} or {GROUPS[-1]} [default: {TYPE}]", TYPE, one_of(GROUPS)
     )
-    buffers: bool = switch("--buffers", "a row for each kind of buffer of each type: a dict's keys, an ndarray's data")
+    group: str | None = valued(
+        "--group", "ATTRIBUTE", "show one row per value of this attribute (with --type)", None, str
+    )
+    buffers: bool = switch("--buffers", "show one row per kind of buffer of each type")
 
     def check(self) -> None:
         """Raises UsageError for more than one table, and for an order that it does not have."""
@@ -128,38 +122,38 @@ def _render(shown: Shown[Answer, Options]) -> str:
 
 COMMAND = Command(
     noun="pyobjects",
-    question="Which Python types hold the memory? (Python)",
-    text="""A row for each type: how many objects, the bytes of their own blocks with all headers, and the buffers that
-    they own (a dict's keys, a list's items, a set's table). Blocks to which no known field points belong to the
-    object, the library or the thread that points to them. The order is by objects and buffers together unless --sort
-    says otherwise. Shares of RSS leave out what is not resident of large blocks. The totals are those of all types,
-    also when --top cuts the list. Below the table are the largest unidentified blocks in use, with what their bytes
-    look like: zeros, text, pointers, data, or a C++ object of a class.
-
-    The column mapped has the memory that objects mapped, such as mmap.mmap; it is there where any object did. These
-    bytes are in no allocator's block, so that used leaves them out.
-
-    Where malloc is an allocator that is not walked (a program's own), Python's objects in its memory are those that
-    references reach, with the sizes in the objects' own fields.
-
-    With --buffers there is a row for each kind of buffer: how many, their bytes, what they are to their owner, and its
-    type. The rows add up to the column buffers. The role structure is what pointers reach.
-
-    With --list there is a row for each object: its address, its own block, the blocks that its fields own, its type,
-    and, for the first 10,000, a short text read from memory. A block that several objects share counts for each of
-    them.
-
-    With --by there is a row for each size of an object's own block; for each length, as len() has it, of str, bytes,
-    bytearray, list, tuple, dict, set and deque; for each module of a type; or for each value of str, bytes, numbers
-    and tuples of such ('heap duplicates' has those that several objects hold). --by=fill is how much of the room of
-    list, bytearray, dict and set is used, in items.
-
-    --by=line reads tracemalloc's own table, of a program that traces: for each line of Python the blocks that it
-    allocated and the bytes that were asked for, as tracemalloc.take_snapshot() would count them, which needs no call.
-
-    With --type and --group there is a row for each value of that attribute of the instances, equal ones together: heap
-    pyobjects --type=app.Session --group=tenant_id. Objects whose value could not be read are in no group.""",
+    summary="List the Python types that hold the memory",
+    text="""An object's own bytes are its block with all headers. Buffers are what it owns besides: a dict's keys, a
+    list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",
+    details="""A block without a known owner is credited to whatever points to it: object, library or thread. Shares
+    of RSS leave out the pages of large blocks that are not resident. The largest unidentified blocks follow the table.
+    Their bytes look like zeros, text, pointers, data or a C++ class.
+
+    The column mapped has memory that objects mapped, such as mmap.mmap. It appears if any object did so. These bytes
+    are in no allocator's block, and do not count as used.
+
+    If gdbheap cannot walk a program's own malloc, Python's objects there are those that references reach. Their sizes
+    come from their own fields.
+
+    `--type` takes `*`, `?` and `[...]`.
+
+    `--buffers` has a row for each kind of buffer: how many, their bytes, what they are to their owner, and its type.
+    The rows add up to the column buffers. The role structure means memory that pointers reach.
+
+    `--list` has a row for each object: address, own block, buffers, type, and a short text for the first 10,000. A
+    block that several objects share counts for each of them.
+
+    `--by=size` groups by the size of an object's own block. `--by=length` groups by len(), for str, bytes, bytearray,
+    list, tuple, dict, set and deque. `--by=module` groups by the module of the type. `--by=value` groups equal str,
+    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` says how much of the room of list, bytearray,
+    dict and set is used, in items.
+
+    `--by=line` reads tracemalloc's own table, if the program traces. It counts blocks and requested bytes for each
+    line, as tracemalloc.take_snapshot() does, without a call.
+
+    `--group` needs `--type`, and has a row for each value of that attribute, as in `heap pyobjects --type=app.Session
+    --group=tenant_id`. Objects whose value could not be read are in no group.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -23,22 +23,16 @@ LEAST_SECONDS = 0.001
 class Options(Several, Writing):
     """The options of gdbheap record."""
 
-    file: str = valued(
-        "-o", "FILE", "where to write it: .csv, .jsonl, or - for CSV on standard output", "", str, needed=True
-    )
+    file: str = valued("-o", "FILE", "write .csv, .jsonl, or CSV to standard output (-)", "", str, needed=True)
     csv_safe: bool = csv_safe()
-    every: float = valued("--every", "TIME", "between two samples of a process (the default is 1s)", 1.0, some_time)
+    every: float = valued("--every", "TIME", "take a sample every TIME [default: 1s]", 1.0, some_time)
     duration: float | None = valued(
-        "--duration", "TIME", "for how long (the default is until nobody is left, or Ctrl-C)", None, some_time
+        "--duration", "TIME", "stop after TIME [default: at Ctrl-C or the last end]", None, some_time
     )
-    stop: bool = switch(
-        "--stop",
-        "stop each process for each sample, for about a millisecond: then malloc's bytes in use are exact",
-    )
+    stop: bool = switch("--stop", "stop each process for about 1 ms per sample: exact figures")
     snapshot_every: float | None = valued(
-        "--snapshot-every", "TIME", "also write a snapshot of each process beside FILE, for heap diff", None,
-        some_time,
-    )  # fmt: skip
+        "--snapshot-every", "TIME", "write a snapshot next to FILE every TIME", None, some_time
+    )
 
 
 def _answer(programs: Programs, options: Options) -> Recorded:
@@ -64,20 +58,20 @@ def _render(shown: Shown[Recorded, Options]) -> str:
 
 COMMAND = Command(
     noun="record",
-    question="How does memory develop over time? Written to a file, while processes run",
-    text="""Writes a row for each process and each moment: what is resident (RSS, PSS, anonymous, files, shared),
-    swap, page faults and the break's size; what malloc has from the kernel in each arena and in mappings of single
-    blocks, what of it is in use, and the most that malloc_trim(0) would give back; Python's arenas, pools and blocks
-    by size. Events have rows of their own: a process starts, runs another program, ends; a snapshot was written.
-
-    Processes run on: all comes from short reads. What changed while it was read is left out and marked doubtful;
-    what is dear (PSS, in use, blocks by size) is read so seldom that each takes 1 % of a processor at most, and is
-    left out between. With --stop the bytes in use are exact in each row.
-
-    It ends when nobody is left, after --duration, or with Ctrl-C; the file is whole at any time. A command that
-    follows -- is started, and its exit status is passed on. gdbheap plot draws the file, and docs/recording.md
-    describes it.""",
+    summary="Record the memory of running processes in a file",
+    text="""Processes run on; all figures come from short reads. Expensive figures (PSS, in use, blocks by size) are
+    sampled less often, at most 1 % CPU each. 'gdbheap plot' draws the file.""",
     example="gdbheap record --every=1s -o memory.csv",
+    details="""A row is one process at one moment. It has RSS, PSS, anonymous, file and shared memory, swap, page
+    faults and the size of the break. malloc's memory is given for each arena and for large blocks, with bytes in use.
+    The most that malloc_trim(0) would return is there, too. Python's arenas, pools and blocks by size follow. Events
+    have rows: a process starts, runs another program or ends, and a snapshot was written.
+
+    A figure that changed while it was read is left out and marked doubtful. Expensive figures are absent between their
+    samples. `--stop` makes the bytes in use exact in each row.
+
+    Recording ends when no process is left, after `--duration`, or at Ctrl-C; the file is complete at any time. A
+    command after `--` is started, and its exit status is passed on. docs/recording.md describes the file.""",
     needs=PROGRAMS,
     options=Options,
     answer=_answer,

@@ -22,12 +22,12 @@ def _render(shown: Shown[refs.Refs, Addressed]) -> str:
 
 COMMAND = Command(
     noun="refs",
-    question="Who points to this object?",
-    text="""A row for each object, running function or piece of memory that refers to the object whose block holds
-    the address, and its name for the reference: an attribute, a key, an item, a local variable. A buffer (a dict's
-    keys, a list's items) counts as the object that owns it. References by the layout of a type are certain; a word
-    in a C structure that is the address of the object may be left over.""",
+    summary="List what points to an object",
+    text="""A row is an object, a running function or memory that refers to it, with the reference's name. A word in
+    a C structure is uncertain: it may be stale.""",
     example="heap refs 0x7f31c0de1230",
+    details="""A reference's name is an attribute, a key, an item or a local variable. A buffer (a dict's keys, a
+    list's items) counts as the object that owns it. A reference that a type's layout proves is certain.""",
     needs=TARGET,
     options=Addressed,
     answer=_answer,

@@ -51,44 +51,24 @@ class Options(Writing):
 
     process: int | None = process_of_log()
     allocator: str | None = valued(
-        "--allocator", "LIB", "a library that is preloaded: a file, or jemalloc, tcmalloc, mimalloc, where they are"
-        " installed; or glibc (the default is the one that the program ran with)", None, str,
-    )  # fmt: skip
-    arena_max: int | None = valued("--arena-max", "N", "how many arenas glibc makes at most", None, whole_number)
+        "--allocator", "LIB", "preload jemalloc, tcmalloc, mimalloc, a file, or glibc [default: recorded]", None, str
+    )
+    arena_max: int | None = valued("--arena-max", "N", "let glibc make at most N arenas", None, whole_number)
     mmap_threshold: int | None = valued(
-        "--mmap-threshold", "SIZE", "from which size on glibc maps each block by itself", None, parse_size
+        "--mmap-threshold", "SIZE", "have glibc map blocks from SIZE on by themselves", None, parse_size
     )
     trim_threshold: int | None = valued(
-        "--trim-threshold", "SIZE", "how much glibc keeps free at the end of its heap", None, parse_size
+        "--trim-threshold", "SIZE", "let glibc keep SIZE free at its heap's end", None, parse_size
     )
     tunables: dict[str, str] | None = valued(
-        "--tunables", "NAME=VALUE[:…]", "any of glibc's tunables, as in GLIBC_TUNABLES; malloc's may go by their last"
-        " name: tcache_count=0", None, _tunables,
-    )  # fmt: skip
-    fill: bool = switch(
-        "--fill", "touch a byte of each page that a request covers, as a program would, but for calloc's"
+        "--tunables", "NAME=VALUE[:…]", "set any glibc tunables, as in tcache_count=0", None, _tunables
     )
-    mappings: bool = switch(
-        "--mappings", "also repeat the program's own mmap, munmap and mremap of private memory; with --fill, touch it"
-    )
-    stop_at: int | None = valued(
-        "--stop-at", "CALL", "wait after this call (end: after the last), for gdbheap and gdb to look at the process",
-        None, _call,
-    )  # fmt: skip
-    frames: str | None = valued(
-        "--frames", "FOLDER", "a film: a map of the heap, as heap map draws it, after every so many calls, and a"
-        " page that plays them, index.html", None, str,
-    )  # fmt: skip
-    every: int | None = valued(
-        "--every",
-        "N",
-        "how many calls are between two pictures of --frames (the default makes 100)",
-        None,
-        whole_number,
-    )
-    what_if: bool = switch(
-        "--what-if", "under each allocator that is here and each of glibc's tunables that could matter, with --fill"
-    )
+    fill: bool = switch("--fill", "touch each page of a request, except calloc's")
+    mappings: bool = switch("--mappings", "repeat the program's own mmap, munmap and mremap")
+    stop_at: int | None = valued("--stop-at", "CALL", "wait after this call, to examine the process", None, _call)
+    frames: str | None = valued("--frames", "FOLDER", "write a film of the heap's map", None, str)
+    every: int | None = valued("--every", "N", "draw a map every N calls [default: makes 100]", None, whole_number)
+    what_if: bool = switch("--what-if", "try each allocator and tunable that could matter")
 
 
 def _answer(files: tuple[str, ...], options: Options) -> Replayed:
@@ -211,19 +191,22 @@ def _render(shown: Shown[Replayed, Options]) -> str:
 
 COMMAND = Command(
     noun="replay",
-    question="What would these calls come to under another allocator, or another setting?",
-    text="""Makes the calls of a log that gdbheap trace wrote again, without the program: all of one process, in the
-    order in which they were made, each in the thread that made it. Under the same glibc every block is where the
-    program had it, so that --stop-at shows the program's heap at any call. Another allocator, and each of glibc's
-    tunables, is tried on the same calls. docs/replay.md says what is repeated and what is not.
-
-    RSS is that of the allocator's pages, and at most as the kernel noted it. Programs write to what they ask for:
-    compare RSS with --fill only, which --what-if implies. system and in use are as malloc_stats() counts them,
-    holes are those of at least 1 MiB, both of glibc alone. Allocators that give memory back by the clock differ
-    from run to run, and see a replay that is faster than the program was: --what-if runs them three times and
-    shows the range of their peaks. Below its table stands what to type before the command for the setting that
-    takes the least memory, if that is less by more than chance.""",
+    summary="Replay a trace under another allocator",
+    text="""All calls of one process are made again, without the program, in their order and in their threads. Under
+    the same glibc, every block has its old address. Compare RSS only with --fill.""",
     example="gdbheap replay --what-if",
+    details="""`--stop-at` shows the program's heap at any call, as the addresses are the old ones. Another
+    allocator, and each glibc tunable, is tried on the same calls. docs/replay.md says what is repeated and what is not.
+
+    RSS counts the allocator's pages, and at most what the kernel noted. Programs write to what they ask for, so that
+    RSS needs `--fill`; `--what-if` implies it. The columns system and in use are as malloc_stats() counts them. Holes
+    have 1 MiB or more. Both are for glibc alone. Allocators that return memory by the clock differ from run to run. A
+    replay is also faster than the program was. `--what-if` runs these allocators three times, and shows the range of
+    their peaks. The best setting stands below its table, as it is typed before a command. It appears only if it saves
+    more than chance does.
+
+    `--frames` writes a map of the heap after every N calls, and index.html, which plays them. `--mappings` repeats
+    private mappings; `--fill` touches these, too. `--stop-at` takes a call's number, or end.""",
     needs=FILES,
     options=Options,
     answer=_answer,

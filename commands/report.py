@@ -30,13 +30,9 @@ Reported = Union[Heap, "tuple[Look, ...]", "Programs", str, "list[str]"]
 class Options(Several, Writing):
     """The options of gdbheap report."""
 
-    file: str = valued("-o", "FILE", "where to write it: .html", "", os.path.expanduser, needed=True)
-    with_contents: bool = switch(
-        "--with-contents", "show the contents of keys in paths; without it the page has no contents of the process"
-    )
-    owners: bool = switch(
-        "--owners", "say what retains the most, and who holds what, also of a process with more than 2,000,000 blocks"
-    )
+    file: str = valued("-o", "FILE", "write the page to FILE.html", "", os.path.expanduser, needed=True)
+    with_contents: bool = switch("--with-contents", "show the contents of keys in paths")
+    owners: bool = switch("--owners", "find holders also among more than 2,000,000 blocks")
     process: int | None = process_of_log()
 
     def check(self) -> None:
@@ -168,25 +164,23 @@ def _render(shown: Shown[Page, Options]) -> str:
 
 COMMAND = Command(
     noun="report",
-    question="What is there to hand on? Everything about a target as one page for a browser",
-    text="""Writes one HTML page that needs nothing else: no network, no server, and for its tables and pictures no
-    script. The verdict comes first; then the findings with lines to paste, who holds the memory, with a picture of all
-    that is resident by holder, the ledger as a bar that unfolds, the map of the heap, holes with what pins them, types
-    with what they retain, owners with the paths to them, threads and tasks, arenas, and the facts that all this rests
-    on. All of it is of one moment: a live process is let go once its memory is copied. What cannot be answered is a
-    line with the reason.
-
-    Of a snapshot the page has what the snapshot keeps. Of several snapshots, processes or cores it says what changed
-    from the first to the last, and what only rose. Of a log that gdbheap trace wrote it has what its calls add up to,
-    and the stacks of what was in use when that was most. Of several processes it has what each has, what they share,
-    and by what their pages were written; so it does with --children, --name and --cgroup. Of series that gdbheap
-    record wrote it has the curves and their first, last and highest values, as gdbheap plot -o FILE.html.
-
-    The page has at most 1 MiB, whatever the target's size: aggregates, and of long lists the first rows. It holds no
-    contents of strings, bytes and keys, unless --with-contents is given; of that there are keys in paths. It forbids
-    the browser to load anything. An older file is replaced once the new one is whole. If nothing looked into the
-    largest part of the memory and there is no finding, the exit status is 5, as of heap. docs/report.md says more.""",
+    summary="Write one HTML page to share",
+    text="""The page needs no network, no server and no script. TARGET may be processes, cores, snapshots, a trace
+    or recordings. It holds no contents of strings, bytes and keys unless --with-contents is given.""",
     example="gdbheap report -o report.html",
+    details="""The verdict comes first, then the findings with lines to paste. The page shows holders, the ledger, a
+    map of the heap, holes and their pins. Types, owners with paths, threads, tasks, arenas and facts follow. All of it
+    is of one moment; a live process runs on once its memory is copied. Each unanswered part has one line with the
+    reason.
+
+    A snapshot gives the page that it keeps. Several snapshots, processes or cores give what changed from the first to
+    the last, and what only rose. A trace gives its totals, and the stacks of its peak. Several processes give what each
+    has, what they share, and what wrote to their pages. `--children`, `--name` and `--cgroup` choose several processes.
+    Recordings give their curves, as `gdbheap plot` does.
+
+    The page has at most 1 MiB, whatever the target's size; long lists are cut. It forbids the browser to load anything.
+    `--with-contents` shows keys in paths, and no other contents. An older file is replaced once the new one is
+    complete. The exit status is 5 where that of `heap` is. docs/report.md says more.""",
     needs=REPORTED,
     options=Options,
     answer=_answer,

@@ -20,10 +20,12 @@ class Options(Pictured, MaybeAddressed):
     """The options of heap retained."""
 
     by: str = valued(
-        "--by", "GROUP",
-        "object, type or module; of a program without Python object (a block), type, global or thread; the default is"
-        " object", "object", one_of(retained.GROUPS),
-    )  # fmt: skip
+        "--by",
+        "GROUP",
+        "group by object, type, module, global or thread [default: object]",
+        "object",
+        one_of(retained.GROUPS),
+    )
 
 
 def _answer(heap: Heap, options: Options) -> retained.Retained:
@@ -43,37 +45,39 @@ def _render(shown: Shown[retained.Retained, Options]) -> str:
 
 COMMAND = Command(
     noun="retained",
-    question="Which objects would free the most if they went?",
-    text="""What an object retains is its own block and all blocks that nothing else reaches: what would be free
-    without it. An object has no row of its own if the object that keeps it alive has one and both are of one type, as
-    in a linked list, or both retain the same to a hundredth, or the inner one retains nothing but itself. Modules and
-    their dicts have no rows, so what they hold has; --by=module lists them. A file that was loaded as several modules
-    has a row, and so have static variables of libraries, by their symbols, other data of a library, and the tables of
-    tracemalloc. "At most" counts blocks of C code that the object owns and that others may hold as well, which holders
-    names; retained is what goes for certain. Where objects of a row retain the same, the row has the path of the
-    outermost one that source code can write: a Python expression if there is one, else words.
-
-    Shares of RSS leave out what is not resident of large blocks: where that changes them, resident is a column. A
-    share is unknown where more than RSS is left.
-
-    Memory that objects mapped (mmap.mmap, numpy.memmap, SharedMemory, Arrow's and torch's mapped files) counts for
-    them. Memory that other processes map too is unmapped without its object, not freed.
-
-    If some references could not be read, an object retains "at least" what is proven, and groups have no rows; the
-    rest is one line, "not examined".
-
-    By type it is what would be free if all objects of the type went, with what several of them hold together; by
-    module, if the module and its dict did. A word that an earlier use of its memory may have left (on a stack, in a
-    block of C code) counts as a reference to a Python object only where no certain reference leads there. To a block
-    of C code, every word in memory in use counts as a reference, and none on a stack does.
-
-    Of a program without Python the objects are its blocks, and by global or thread it is what would be free without
-    what that global, or the stack and the data of that thread, hold. With an ADDRESS the rows are what would be free
-    with the block that holds it, by type or size: it and all that only it keeps.
-
-    --format, --folded, --svg, --speedscope and --pprof draw the tree of dominators: the 500 objects that retain the
-    most, each above the one without which it would not be reached, as wide as what it retains.""",
+    summary="List the objects that keep the most memory alive",
+    text="""An object retains its own block and every block that nothing else reaches: what would be freed with it.
+    Modules have rows only with --by=module.""",
     example="heap retained --top=20 --by=type",
+    details="""An object has no row if the object that keeps it alive has one, in three cases. Both are of one type,
+    as in a linked list; or both retain the same to 1 %; or the inner one retains only itself. Modules and their dicts
+    have no rows, so that what they hold has. A file that was loaded as several modules has a row. So have static
+    variables of libraries (by symbol), other data of libraries, and tracemalloc's tables.
+
+    "At most" counts blocks of C code that the object owns and that others may hold as well. A column names those
+    holders. Retained bytes are certain. A row of objects that retain the same has the path of the outermost one that
+    source code can write. The path is a Python expression if there is one, else words.
+
+    Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes are a column if they differ.
+    A share is unknown if more than RSS is left.
+
+    Memory that objects mapped counts for them: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow and torch.
+    Memory that other processes map, too, is unmapped without its object, not freed.
+
+    If some references could not be read, an object retains "at least" what is proven, and groups have no rows. The rest
+    is one line, "not examined".
+
+    `--by=type` says what would be freed with all objects of a type, including what several of them hold together.
+    `--by=module` says the same of a module with its dict. A word that may be stale counts as a reference to a Python
+    object only without a certain one. Every word in memory in use counts as a reference to a block of C code; words on
+    stacks do not.
+
+    The objects of a program without Python are its blocks. `--by=global` and `--by=thread` say what would be freed
+    without what a global, or a thread's stack and data, holds. ADDRESS lists what would be freed with that block, by
+    type or size.
+
+    `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the tree of dominators. It has the 500 objects
+    that retain the most, each above its dominator.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -22,12 +22,12 @@ def _render(shown: Shown[sizes.Sizes, Common]) -> str:
 
 COMMAND = Command(
     noun="sizes",
-    question="How are chunk sizes distributed, used and free?",
-    text="""Sizes are those of chunks: the request and eight bytes, in steps of 16. First there is a row for each range
-    between powers of two, then one for each of the exact sizes that hold the most. Free chunks are those in bins, fast
-    bins and thread caches; chunks with a mapping of their own count as used. Top chunks and fenceposts are neither.
-    Where several modules bring the same allocator each has a table.""",
+    summary="Show how block sizes are distributed, used and free",
+    text="""A size is that of a chunk: the request and eight bytes, in steps of 16. The first table has ranges
+    between powers of two, the second the exact sizes with the most bytes.""",
     example="heap sizes --sort=free_bytes",
+    details="""Free blocks are those in bins, fast bins and thread caches. Large blocks (mmap) count as used. Top
+    chunks and fenceposts are neither. If several modules bring the same allocator, each has a table.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

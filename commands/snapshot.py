@@ -19,15 +19,9 @@ __all__ = ["COMMAND"]
 class Options(Filed):
     """The options of heap snapshot."""
 
-    with_contents: bool = switch(
-        "--with-contents", "keep the contents of keys in paths; without it the file holds no contents of the process"
-    )
-    owners: bool = switch(
-        "--owners", "keep holders, what retains the most, and their paths, also of more than 2,000,000 blocks"
-    )
-    blocks: bool = switch(
-        "--blocks", "keep the address, the size and the type of each block, for heap diff to say which are still there"
-    )
+    with_contents: bool = switch("--with-contents", "keep the contents of keys in paths")
+    owners: bool = switch("--owners", "find holders also among more than 2,000,000 blocks")
+    blocks: bool = switch("--blocks", "keep each block, so that diff says which are still there")
 
     def check(self) -> None:
         """Raises UsageError also for options that exclude each other."""
@@ -58,16 +52,16 @@ def _render(shown: Shown[Written, Options]) -> str:
 
 COMMAND = Command(
     noun="snapshot",
-    question="What is there now? Kept in a file, which diff compares with a later look",
-    text="""Writes what heap, arenas, holes, sizes, pyobjects and retained say of this moment to FILE: the ledger
-    with its details, findings, malloc's arenas, the 1,000 largest holes with what pins them, how many blocks of
-    each size each allocator has handed out, all types, the 200 largest holders of what is in use, and the 200 objects
-    that retain the most, with their paths (neither of a process with more than 2,000,000 blocks, unless --owners asks
-    for them). The file is read without the
-    process; it holds no contents of strings, bytes and keys, unless --with-contents is given. With --blocks it also
-    has the address, the size and the type of each block in use, about a byte for each. docs/snapshots.md describes
-    it.""",
+    summary="Save the current state to compare later",
+    text="""'diff' compares the file with a later state; the process is not needed then. The file holds no contents
+    of strings, bytes and keys unless --with-contents is given.""",
     example="heap snapshot before.heap",
+    details="""The file keeps what `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` say of this
+    moment. It has the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their pins. It
+    counts the used blocks of each size and allocator, and lists all types. The 200 largest holders and the 200 objects
+    that retain the most have their paths. A process with more than 2,000,000 blocks has these two only with `--owners`.
+    `--blocks` adds the address, size and type of each used block, about a byte each. An older file is replaced once the
+    new one is complete. docs/snapshots.md describes the file.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

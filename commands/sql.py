@@ -21,12 +21,9 @@ __all__ = ["COMMAND"]
 class Options(Queried):
     """The options of gdbheap sql."""
 
-    csv: bool = switch("--csv", "print the rows as CSV, with a line of names first")
+    csv: bool = switch("--csv", "print the rows as CSV, names first")
     csv_safe: bool = csv_safe()
-    edges: bool = switch(
-        "--edges",
-        "what blocks retain, also of a process with more than 2,000,000 blocks; a query that names edges has it",
-    )
+    edges: bool = switch("--edges", "show retained bytes beyond 2,000,000 blocks, too")
 
     def check(self) -> None:
         """Raise UsageError for options that exclude each other."""
@@ -54,12 +51,14 @@ def _render(shown: Shown[Answered, Options]) -> str:
 
 COMMAND = Command(
     noun="sql",
-    question="Any question about a heap, in SQL",
-    text="""Answers a query of DuckDB's over the tables that gdbheap export writes (docs/data.md), of a process, a core,
-    a snapshot, or a folder that was exported. SHOW TABLES lists them; only those that the query names are made, and a
-    process is let go before it runs. The query can reach no file and no network. docs/queries.md has queries to begin
-    with. Needs DuckDB and pyarrow: pip install 'gdbheap[sql]'.""",
-    example='gdbheap sql "select type, bytes from types order by bytes desc limit 10"',
+    summary="Query the heap in SQL",
+    text="""SHOW TABLES lists the tables (docs/data.md). The query reaches no file and no network. It needs DuckDB
+    and pyarrow: pip install 'gdbheap[sql]'.""",
+    example='gdbheap sql "select type, bytes from types order by bytes desc"',
+    details="""TARGET is a process, a core, a snapshot, or a folder of `gdbheap export`. The query has the tables
+    that export writes. Only tables that the query names are made, and a process runs on before the query does.
+    docs/queries.md has queries to begin with. A query that names the table edges has it at any number of
+    blocks.""",
     needs=SOURCE,
     options=Options,
     answer=_answer,

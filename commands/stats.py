@@ -41,12 +41,13 @@ def _render(shown: Shown[stats.Stats, Options]) -> str:
 
 COMMAND = Command(
     noun="stats",
-    question="What does the process itself say? Calls malloc_stats() and sets its words beside ours (live only)",
-    text="""Calls malloc_stats() in the process, after proving that the call cannot hang: no thread is inside malloc,
-    no arena is locked, nobody holds stderr's lock. The output is taken from its write() calls, which are not made,
-    wherever the process's standard error goes, and the process is left as it was. If the proof fails, the command is
-    refused in one line: try again.""",
+    summary="Compare with the process's own malloc_stats() (live)",
+    text="""The call is made only after the proof that it cannot hang: no thread is inside malloc, and no lock is
+    held. If the proof fails, one line says so: try again.""",
     example="heap stats",
+    details="""No thread may be inside malloc, no arena locked, and nobody may hold stderr's lock. The output is
+    taken from malloc_stats()'s write() calls, which are not made. The process's standard error gets nothing, and the
+    process is left as it was.""",
     needs=PROCESS,
     options=Options,
     answer=_answer,

@@ -23,10 +23,10 @@ class Options(Common):
     """The options of heap tasks."""
 
     kind: str = valued(
-        "--kind", "KIND", f"only {', '.join(tasks.KINDS)}; the default is {ALL}", ALL, one_of((ALL, *tasks.KINDS))
+        "--kind", "KIND", f"show only {', '.join(tasks.KINDS)} [default: {ALL}]", ALL, one_of((ALL, *tasks.KINDS))
     )
-    listing: bool = switch("--list", "a row for each one, with the name of a task, not a row for those that wait alike")
-    retained: bool = switch("--retained", "also what would be free without all of a row (reads all references)")
+    listing: bool = switch("--list", "show one row per task, with its name")
+    retained: bool = switch("--retained", "show what would be freed without each row (reads all references)")
 
 
 def _answer(heap: Heap, options: Options) -> Answer:
@@ -44,16 +44,19 @@ def _render(shown: Shown[Answer, Options]) -> str:
 
 COMMAND = Command(
     noun="tasks",
-    question="Which tasks pile up, and where do they wait? (Python)",
-    text="""asyncio's tasks, C's and Python's own, coroutines and generators that no task runs, asynchronous generators,
-    and greenlets: a row for those that wait alike, by the coroutine, the line where it waits, the chain of what it
-    awaits, outermost first, and the type of what the last one waits for. bytes are their own blocks and those of the
-    coroutines and frames of the chain; what several wait for counts with the first of them. Of a chain of more than 50
-    the last step says how many more there are. Tasks that are pending or running are asyncio.all_tasks(); those that
-    are finished or cancelled have a row of their own as long as somebody keeps them. Of a greenlet it is the frame in
-    which it was left; one that runs, has not begun or has ended is idle. What --retained adds would be free without all
-    of a row and the coroutines of their chains, whoever else holds those: as much as bytes, or more.""",
+    summary="List asyncio tasks and where they wait (Python)",
+    text="""A row groups those that wait alike: the coroutine, the line, the chain that it awaits, and the type that
+    the last one waits for. Finished tasks have a row while somebody keeps them.""",
     example="heap tasks --top=10",
+    details="""The command covers asyncio's tasks (C's and Python's own), coroutines and generators that no task
+    runs, asynchronous generators, and greenlets. The chain of awaits is outermost first. Bytes are their own blocks and
+    those of the coroutines and frames of the chain. An object that several wait for counts with the first of them. A
+    chain of more than 50 steps ends with the number of steps left out. Pending and running tasks are those of
+    asyncio.all_tasks(). A greenlet has the frame in which it was left. It is idle if it runs, has not begun or has
+    ended.
+
+    `--retained` adds what would be freed without all of a row and the coroutines of its chains. It is as much as the
+    bytes of the row, or more.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

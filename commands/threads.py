@@ -18,8 +18,8 @@ __all__ = ["COMMAND"]
 class Options(Common):
     """The options of heap threads."""
 
-    values: bool = switch("--values", "also show what the variables are, in short")
-    with_c: bool = switch("--c-frames", "also show the frames of C between those of Python, where unwind tables tell")
+    values: bool = switch("--values", "show the variables' values in short")
+    with_c: bool = switch("--c-frames", "show C frames between those of Python, where unwind tables allow")
 
 
 def _answer(heap: Heap, options: Options) -> threads.Threads:
@@ -32,14 +32,15 @@ def _render(shown: Shown[threads.Threads, Options]) -> str:
 
 COMMAND = Command(
     noun="threads",
-    question="What do the threads run, and how large are their variables? (Python)",
-    text="""The Python frames of all threads, the innermost first, each with its local variables: the object, and the
-    bytes of its block and of the buffers that it owns (a list's items, a dict's keys, but not what those refer to),
-    and what it retains: what would be free without it. The line of a frame says what its variables retain together. A
-    thread keeps what would be free if none of its frames held anything. Threads that are at the same lines of the same
-    functions are one paragraph, with how many there are and the variables of the first of them; --json has each by
-    itself. --c-frames also takes programs without Python, whose frames are all of C.""",
+    summary="List each thread's Python frames and their variables' sizes",
+    text="""A variable has the bytes of its object with buffers, and what it retains: what would be freed without
+    it. Threads at the same lines are shown once, with their number.""",
     example="heap threads --values",
+    details="""The innermost frame comes first. An object's bytes are its block and the buffers that it owns: a
+    list's items, a dict's keys. Objects that these refer to do not count. A frame's line says what its variables retain
+    together. A thread retains what would be freed if none of its frames held anything. Threads at the same lines of the
+    same functions share one paragraph, with the variables of the first one; `--json` has each of them. `--c-frames`
+    also takes programs without Python.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

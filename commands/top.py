@@ -46,10 +46,8 @@ class Options(Several):
 
     is_shown = False
 
-    every: float = valued("--every", "TIME", "between two tables (the default is 2s)", EVERY, some_time)
-    count: int | None = valued(
-        "--count", "N", "end after so many tables (the default is never, with --json after one)", None, _count
-    )
+    every: float = valued("--every", "TIME", "refresh every TIME [default: 2s]", EVERY, some_time)
+    count: int | None = valued("--count", "N", "exit after N tables [default: never, with --json 1]", None, _count)
 
 
 def _answer(programs: Programs, options: Options) -> Table:
@@ -109,15 +107,14 @@ def _render(shown: Shown[Table, Options]) -> str:
 
 COMMAND = Command(
     noun="top",
-    question="Which processes grow? Live, until q or Ctrl-C; h shows help",
-    text="""A row for each process, refreshed: RSS and how much it has grown since it was first looked at, swap, what
-    malloc has from the kernel (malloc), what of it is in use (malloc used) and what is idle, Python's arenas and what
-    of them is in use (python used). The key h, or ?, shows what the columns mean; "…" stands for what was not read
-    yet. Without a process these are the 100 largest of your own. Nothing is stopped; where a process has not been
-    looked into yet, or may not be, only what the kernel says is known. Where standard output is no terminal, tables
-    are printed one after the other. Where processes cannot be read, the status is 1; --count says after how many
-    tables the last is printed.""",
+    summary="Show which processes grow, live",
+    text="""A row has RSS and its growth, swap, malloc's memory and Python's arenas. Nothing is stopped. Without a
+    process, the 100 largest of your own are shown. q or Ctrl-C ends it; h explains the columns.""",
     example="gdbheap top --sort=growth",
+    details="""Growth counts from the first look. malloc's columns are what it has from the kernel, what of it is in
+    use, and what is idle. Python's are its arenas and what of them is in use. The sign "…" is a value that was not read
+    yet. A process that was not examined yet, or may not be, has only the kernel's figures. If standard output is no
+    terminal, tables are printed one after the other. The status is 1 if processes cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

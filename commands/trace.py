@@ -44,26 +44,20 @@ def _every(text: str) -> int:
 class Options(Writing):
     """The options of gdbheap trace."""
 
-    file: str = valued("-o", "FILE", "where to write it", "", str, needed=True)
+    file: str = valued("-o", "FILE", "write the trace to FILE", "", str, needed=True)
     order: str = valued(
         "--order",
         "lock|time",
-        "how the order of several threads' calls is known (the default is lock)",
+        "order threads' calls by a lock or by clock [default: lock]",
         "lock",
         one_of(("lock", "time")),
     )
-    pymalloc: bool = switch(
-        "--pymalloc", "also record what Python asks of its own allocator, which serves most blocks without malloc"
-    )
-    attach: int | None = valued(
-        "--attach", "PID", "refused, with what to do instead: a program is recorded from its start, or not at all",
-        None, whole_number,
-    )  # fmt: skip
+    pymalloc: bool = switch("--pymalloc", "record Python's own allocator, too")
+    attach: int | None = valued("--attach", "PID", "explain why a running process cannot be traced", None, whole_number)
     stacks: int = valued(
-        "--stacks", "SIZE", "also record stacks of C and Python: one every SIZE bytes that are asked for, on average"
-        " (the default is 512K), or with each call that allocates (1, or all)", 0, _every, bare="512K",
-    )  # fmt: skip
-    finish: bool = switch("--finish", "put what a recording that was killed has left into its FILE")
+        "--stacks", "SIZE", "record a stack every SIZE bytes, or all [default: 512K]", 0, _every, bare="512K"
+    )
+    finish: bool = switch("--finish", "complete the FILE of a recording that was killed")
 
 
 def _answer(command: tuple[str, ...], options: Options) -> Traced:
@@ -94,27 +88,29 @@ def _render(shown: Shown[Traced, Options]) -> str:
 
 COMMAND = Command(
     noun="trace",
-    question="Which calls does a program make of its allocator? Each of them, in a file",
-    text="""Starts the command with a library that writes down each call of malloc, calloc, realloc, reallocarray,
-    memalign, aligned_alloc, posix_memalign, valloc, pvalloc and free (C++'s new and delete call these), of mmap,
-    munmap and mremap, mallopt and malloc_trim: what was asked for, the address, the thread, and in which order all of
-    them were made. Processes that the command starts are recorded too, each by itself. Nothing is lost when one is
-    killed. The command's exit status is passed on, or is 1 where that is 0 and calls are missing because the disk is
-    full; it ends when the command and all that it started have ended.
-
-    The calls of several threads are made one after the other, which is how their order is known. With --order=time
-    nobody waits: each thread writes for itself, with the processor's clock, for programs that live from allocating in
-    many threads at once; a replay is then alike, not equal. A program that is
-    linked statically, is set-uid, clears its environment or brings its own malloc is not seen. docs/calls.md describes
-    the file, gdbheap replay runs the calls again.
-
-    Python asks malloc for large blocks alone. With --pymalloc what it asks of its own allocator is in the log too
-    (PyMem_Malloc, PyObject_Malloc and the like: size, address, thread), for CPython 3.7 to 3.13 with a GIL; pymalloc
-    lays out its blocks as without. These are not counted as calls, and gdbheap replay leaves them out.
-
-    With --stacks the stacks are recorded that gdbheap stacks shows: those of a sample of the calls, by bytes, which
-    costs next to nothing, or of each call, which costs some microseconds for C and some tens of them for Python.""",
+    summary="Record every malloc and free of a program",
+    text="""Processes that the command starts are recorded, too. A program is not seen if it is static or set-uid,
+    clears its environment or brings its own malloc.""",
     example="gdbheap trace -o calls.log",
+    details="""The command is started with a library that records malloc, calloc, realloc, reallocarray, free and
+    the functions that align. These are memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and
+    delete call them. mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. Each call has what was asked for,
+    the address, the thread, and its place in the order of all. Nothing is lost when a process is killed. The command's
+    exit status is passed on. It is 1 instead of 0 if calls are missing because the disk is full. Recording ends when
+    the command and all that it started have ended.
+
+    The calls of several threads are made one after the other, so that their order is known. `--order=time` lets no
+    thread wait: each records by itself, with the processor's clock. It suits programs that allocate in many threads at
+    once. A replay is then similar, not equal. docs/calls.md describes the file, and `gdbheap replay` runs the calls
+    again.
+
+    Python asks malloc only for large blocks. `--pymalloc` also records what Python asks of its own allocator: size,
+    address and thread (PyMem_Malloc, PyObject_Malloc and the like). It needs CPython 3.7 to 3.13 with a GIL; pymalloc
+    lays out its blocks as without. These do not count as calls, and `gdbheap replay` leaves them out.
+
+    `--stacks` records stacks of C and Python for `gdbheap stacks`. A sample by bytes costs next to nothing.
+    `--stacks=all` takes each call that allocates. It costs some microseconds for C, and some tens of them for Python.
+    `--attach` is refused, with what to do instead: a program is recorded from its start.""",
     needs=STARTED,
     options=Options,
     answer=_answer,

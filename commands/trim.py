@@ -31,11 +31,9 @@ def _pad(text: str) -> int:
 class Options(Common):
     """The options of heap trim."""
 
-    yes: bool = switch("--yes", "call malloc_trim() in the process (live only), and compare")
-    dry_run: bool = switch("--dry-run", "only say what it would give back, which is the default")
-    pad: int = valued(
-        "--pad", "SIZE", "malloc_trim's argument: what it leaves at the top of the main arena (0)", 0, _pad
-    )
+    yes: bool = switch("--yes", "call malloc_trim() in the process and compare (live only)")
+    dry_run: bool = switch("--dry-run", "predict only, which is the default")
+    pad: int = valued("--pad", "SIZE", "leave SIZE at the top of the main arena [default: 0]", 0, _pad)
     seccomp: bool = under_seccomp()
 
     def check(self) -> None:
@@ -81,21 +79,21 @@ def _render(shown: Shown[trim.Trim, Options]) -> str:
 
 COMMAND = Command(
     noun="trim",
-    question="What would malloc_trim(0) give back, page for page? --yes does it (live only) and compares",
-    text="""Computes by glibc's own rule what malloc_trim() would release, without touching the process: of each arena
-    the whole pages inside free chunks, after the chunks in fast bins are merged with their neighbours, and of the main
-    arena's top what is beyond --pad. Only resident pages count: those that have already gone bring nothing. What
-    stays: the tops of other arenas, the contents of threads' caches, the first 48 bytes of each chunk with the page
-    that they are in, and memory that is locked (mlock). Pages shared with another process after fork() leave this
-    process's RSS, but the machine gets them back only when that process gives them back too.
-
-    With --yes it is done: after the proof that the call cannot hang (as for heap stats) malloc_trim() is called in the
-    process, and the decrease of RssAnon is shown beside the prediction, per arena too. If the proof fails, the command
-    is refused in one line: try again. malloc gets the pages from the kernel again when the program needs them.
-
-    All threads stand still from the proof to the end of the call, for --max-stop at most. A call that takes longer is
-    left to the thread that makes it, which finishes it while the others run on.""",
+    summary="Compute what malloc_trim(0) would free; --yes calls it",
+    text="""The prediction follows glibc's own rule, and touches nothing. Only resident pages count. The tops of
+    other arenas, thread caches and locked memory stay.""",
     example="heap trim --yes",
+    details="""malloc_trim() releases the whole pages inside free chunks of each arena, once chunks in fast bins are
+    merged. It also releases the main arena's top beyond `--pad`. Other tops stay, and so do thread caches and locked
+    memory (mlock). The first 48 bytes of each chunk stay, with their page. A page that is shared after fork() leaves
+    this process's RSS. The machine gets the page back only when the other process returns it, too.
+
+    `--yes` calls malloc_trim() after the proof that the call cannot hang, as for `heap stats`. The decrease of RssAnon
+    stands next to the prediction, for each arena, too. If the proof fails, one line says why: try again. malloc gets
+    the pages from the kernel again when the program needs them.
+
+    All threads stop from the proof to the end of the call, for at most `--max-stop`. A longer call is left to its
+    thread, which finishes it while the others run on.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -22,29 +22,34 @@ def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
 
 COMMAND = Command(
     noun="unreachable",
-    question="What is leaked: uncollected cycles, lost references and lost blocks?",
-    text="""A row for each type and size of block, in four groups: its bytes are those of count blocks of the size each
-    and of the buffers that they own. Cycles are objects all of whose references come from one another, as the garbage
-    collector counts them, and what hangs on them; the references that close them have names. gc.collect() frees them,
-    but for those whose row says why not: objects that gc.freeze() put aside, objects of a type whose references the
-    collector does not see, __del__ in Python 2. Lost references are objects that have more references than exist: a
-    library took one and never gave it back, and neither gc.collect() nor anything else frees the object and what hangs
-    on it. Lost blocks are memory to which nothing points, or only other lost blocks do: nobody can free it any more,
-    unless the program computes its address, from a compressed or hidden pointer, or an integer of Python (ctypes,
-    cffi). Doubtful is what only weak words point to: words on a thread's stack, in a register, into the middle of a
-    block, behind the last item of a container of C++, or with a tag in the upper 16 bits. A running function uses it,
-    or the word is left over, or a number, and the block is lost as well.
-
-    Of a program without Python all words count: those of static data, of data of threads, of what is in use of their
-    stacks, of registers, of memory that the program mapped itself (shared memory too, but for files on a disk), and of
-    blocks that these lead to. First come the heads of what is lost: blocks to which no other lost block leads, or one
-    of a circle, with how many blocks hang on each and how much would be free with it. Blocks without a type have what
-    most of them look like (text, zeros, pointers, data). A core that is cut short lacks memory that may lead to all of
-    them: then none is said to be lost.
-
-    If some references could not be read, only cycles have rows, of objects that hold all of one another's references;
-    the rest is one line, "not examined".""",
+    summary="List what is leaked: uncollected cycles and lost blocks",
+    text="""Cycles wait for gc.collect(). Lost references are objects that count more references than exist. Nothing
+    points to lost blocks. Doubtful blocks have only weak pointers, such as stale words.""",
     example="heap unreachable",
+    details="""A row is a type and a size of block. Its bytes include the buffers that its blocks own.
+
+    Cycles are objects that only one another's references keep, and what hangs on them. The references that close them
+    have names. gc.collect() frees them, unless the row says why not: gc.freeze(), a type that hides references from the
+    collector, or `__del__` in Python 2.
+
+    Lost references are objects with more references counted than exist: a library took one and never returned it.
+    Nothing frees the object and what hangs on it.
+
+    Lost blocks are memory to which nothing points, or only other lost blocks. Nobody can free them, unless the program
+    computes their address. It may do so from a compressed or hidden pointer, or an integer of Python (ctypes, cffi).
+
+    Doubtful blocks have only weak pointers. A weak pointer is on a thread's stack, in a register, or into the middle of
+    a block. Words behind a C++ container's last item, and words with a tag in the upper 16 bits, are weak, too. Either
+    a running function uses the block, or the word is stale or a number and the block is lost.
+
+    In a program without Python, all words count. They are in static data, threads' data, used stacks, registers, blocks
+    that these reach, and memory that the program mapped. Mapped files on a disk do not count. Heads come first: lost
+    blocks to which no other lost block points, or one of a circle. Each says how many blocks hang on it, and what would
+    be freed with it. Blocks without a type have what most of them look like: text, zeros, pointers, data. A truncated
+    core lacks memory that may point to all of them. No block then counts as lost.
+
+    If some references could not be read, only cycles that are proven complete have rows. The rest is one line, "not
+    examined".""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -112,68 +112,44 @@ def _words(text: str) -> tuple[str, ...]:
 class Options(Several, Writing):
     """The options of gdbheap watch."""
 
-    rss: int | None = valued("--rss", "SIZE", "act when its RSS is more than this", None, parse_size)
+    rss: int | None = valued("--rss", "SIZE", "act when RSS exceeds SIZE", None, parse_size)
     grows: tuple[int, float] | None = valued(
-        "--grows", "SIZE/DURATION", "act when it has grown by more than this in such a time: 100M/10m", None, _growth
-    )  # fmt: skip
-    at_oom: bool = switch(
-        "--at-oom", "act before a control group that the process is in, or the machine, has no memory left"
+        "--grows", "SIZE/DURATION", "act on such growth, as in 100M/10m", None, _growth
     )
-    on_memory_error: bool = switch(
-        "--on-memory-error", "act when Python has no memory for what it was asked for, before it raises MemoryError:"
-        " some of its instructions are replaced meanwhile (docs/safety.md); the thread stands while this acts, and"
-        " Python's other threads wait for it",
-    )  # fmt: skip
+    at_oom: bool = switch("--at-oom", "act before memory runs out (group or machine)")
+    on_memory_error: bool = switch("--on-memory-error", "act before Python raises MemoryError")
     seccomp: bool = under_seccomp()
-    mark: float = valued(
-        "--mark", "PERCENT", "for --at-oom: at this share of the limit (the default is 90%)", 0.9, _share
-    )  # fmt: skip
+    mark: float = valued("--mark", "PERCENT", "act at PERCENT of the limit (--at-oom) [default: 90%]", 0.9, _share)
     within: float = valued(
-        "--within", "DURATION", "for --at-oom: from three quarters of the limit on, also when at the present rate all"
-        " of it is needed within this time (the default is 2s)", 2.0, parse_duration,
-    )  # fmt: skip
-    output: str = valued(
-        "--output", "FOLDER", "where files are written, named by program, process id and time (the default is the"
-        " current folder; root is told which)", "", str,
-    )  # fmt: skip
-    no_snapshot: bool = switch("--no-snapshot", "take no snapshot, which is what is done unless this is given")
-    blocks: bool = switch("--blocks", "have each block in the snapshot, as heap snapshot --blocks has")
-    heap: bool = switch("--heap", "also keep the answer of heap --json, from the same stop")
-    core: bool = switch(
-        "--core", "also have gdb write a core, if the disk has room for it; the process stands still meanwhile, at most"
-        " for --max-stop, after which there is no core",
-    )  # fmt: skip
-    run: tuple[str, ...] = valued(
-        "--run", "COMMAND", "then run this: a program and its arguments, without a shell (--run='sh -c …' is one). Its"
-        " environment says what happened: GDBHEAP_PID, GDBHEAP_SNAPSHOT and others", (), _words,
-    )  # fmt: skip
+        "--within", "DURATION", "act if full within DURATION (--at-oom) [default: 2s]", 2.0, parse_duration
+    )
+    output: str = valued("--output", "FOLDER", "write files into FOLDER [default: current folder]", "", str)
+    no_snapshot: bool = switch("--no-snapshot", "take no snapshot")
+    blocks: bool = switch("--blocks", "keep each block in the snapshot")
+    heap: bool = switch("--heap", "save the answer of 'heap --json', too")
+    core: bool = switch("--core", "have gdb write a core, too")
+    run: tuple[str, ...] = valued("--run", "COMMAND", "run COMMAND afterwards", (), _words)
     run_limit: float = valued(
-        "--run-limit", "DURATION", "for how long the command may run (the default is 60s, 0 is no limit)", 60.0,
-        parse_duration,
-    )  # fmt: skip
+        "--run-limit", "DURATION", "end COMMAND after DURATION; 0: never [default: 60s]", 60.0, parse_duration
+    )
     count: int = valued(
-        "--count", "N", "how often to act, of --name on processes of each user (the default is 1; 0 or 'all': no end)",
+        "--count",
+        "N",
+        "act N times in all; 0 or 'all': no end [default: 1]",
         1,
         number_or_all("how often to act: a number, or 'all'"),
-    )  # fmt: skip
+    )
     again: float = valued(
-        "--again", "DURATION", "act on a process again after this time at the earliest (the default is 10m)", 600.0,
-        parse_duration,
-    )  # fmt: skip
-    duration: float | None = duration("for how long to watch (the default is until there is nothing left to wait for)")
-    prometheus: Address | None = valued(
-        "--prometheus", "[HOST]:PORT", "show what is measured to Prometheus, at this port, and go on when it has acted"
-        " --count times. Without HOST to this machine only; with 0.0.0.0 or an address to whoever can reach it", None,
-        _address,
-    )  # fmt: skip
+        "--again", "DURATION", "act on a process at most every DURATION [default: 10m]", 600.0, parse_duration
+    )
+    duration: float | None = duration("watch for TIME [default: as long as needed]")
+    prometheus: Address | None = valued("--prometheus", "[HOST]:PORT", "serve metrics to Prometheus", None, _address)
     prometheus_host: tuple[str, ...] = valued(
-        "--prometheus-host", "NAME", "answer also those who call it by this name, or by these (a comma between them);"
-        " by its addresses and as localhost it may be called anyway", (), _names,
-    )  # fmt: skip
+        "--prometheus-host", "NAME", "accept requests to these host names, too", (), _names
+    )
     look_every: float | None = valued(
-        "--look-every", "DURATION", "how often to look at each process for --prometheus; it is stopped while its"
-        " memory is copied, for 1% of the time at most (the default is 5m, 0 is never)", None, parse_duration,
-    )  # fmt: skip
+        "--look-every", "DURATION", "examine processes every DURATION; 0: never [default: 5m]", None, parse_duration
+    )
 
     @property
     def acts(self) -> bool:
@@ -446,28 +422,49 @@ def _render(shown: Shown[Event, Options]) -> str:
 
 COMMAND = Command(
     noun="watch",
-    question="Wait until memory grows or runs out, and keep what there is to see then",
-    text="""Waits until a process has more than --rss, has grown by --grows, or is about to be killed because its
-    control group or the machine has no memory left (--at-oom), or until Python raises MemoryError in it
-    (--on-memory-error), and acts: it takes a snapshot, without contents, and what else is asked for. --name also waits
-    for processes that start later; --cgroup watches a group as a whole (--rss and --grows are about what all its
-    processes need together) and acts on its largest process. Waiting costs next to nothing: the kernel wakes it where
-    it can (control groups, pressure stall information, a process's end), and it reads a few numbers, at most fifty
-    times a second where a limit is near, otherwise about once a second.
-
-    Each event is a line with its time on standard error: a process is watched, it was acted on, something failed, a
-    process has ended or was killed for want of memory. A step that fails does not end the watch. It ends when it has
-    acted --count times, when all processes have ended, after --duration, or by Ctrl-C or SIGTERM, with status 0, or 1
-    if something failed; a process that was not there to begin with is status 4. docs/watching.md has examples for
-    systemd and Kubernetes.
-
-    --prometheus answers Prometheus, or whatever else asks at this port, with RSS, what is in use, free, kept and
-    trimmable, and the findings of each process; nothing else need be waited for then. It needs prometheus_client: pip
-    install 'gdbheap[prometheus]'. To be asked stops no process: what is answered is from the last look (--look-every),
-    but for RSS. docs/watching.md lists the metrics.
-
-    With --json each event is a document on a line of its own, on standard output and as it happens, the end last.""",
+    summary="Wait for a memory limit, then save a snapshot",
+    text="",
     example="gdbheap watch --rss=2G --output=/var/tmp",
+    headings={
+        "Processes": ("--children", "--name", "--cgroup", "--user"),
+        "When to act": ("--rss", "--grows", "--at-oom", "--mark", "--within", "--on-memory-error", "--seccomp"),
+        "What to do": ("--no-snapshot", "--blocks", "--heap", "--core", "--output", "--mode", "--run", "--run-limit"),
+        "How long": ("--count", "--again", "--duration"),
+        "Metrics": ("--prometheus", "--prometheus-host", "--look-every"),
+    },
+    details="""watch waits until a process has more than `--rss`, or grows by `--grows`. `--at-oom` waits until its
+    control group or the machine has almost no memory left. `--on-memory-error` waits until Python raises MemoryError in
+    it. watch then takes a snapshot, without contents, and does what else is asked for. `--name` also waits for
+    processes that start later. `--cgroup` watches a group as a whole and acts on its largest process. `--rss` and
+    `--grows` then count all its processes together. Waiting costs next to nothing: the kernel wakes watch where it can.
+    It otherwise reads a few numbers about once a second, and at most fifty times a second near a limit.
+
+    Each event is a line with its time on standard error. If a step fails, watch continues. It ends when it has acted
+    `--count` times, when all processes have ended, after `--duration`, or by Ctrl-C or SIGTERM. The status is then 0,
+    or 1 if something failed. It is 4 if a process was not there at the start. docs/watching.md has examples for systemd
+    and Kubernetes.
+
+    `--at-oom` acts at `--mark` of the limit. From three quarters on, it also acts if all memory would be used within
+    `--within` at the present rate.
+
+    `--on-memory-error` replaces some of Python's instructions meanwhile (docs/safety.md). It acts when Python gets no
+    memory, before MemoryError is raised. The thread stops while watch acts, and Python's other threads wait for it.
+
+    Files in `--output` are named by program, process id and time. root is told the default folder. `--heap` keeps the
+    answer of `heap --json` from the same stop. `--core` needs room on the disk. The process stops meanwhile, for at
+    most `--max-stop`; after that there is no core. `--run` takes a program and its arguments without a shell;
+    `--run='sh -c …'` is one. Its environment has GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. `--count` holds for each
+    user if `--name` chooses processes. `--user` keeps others from being chosen, as anybody may give a process a name.
+
+    `--prometheus` serves RSS, bytes in use, free, kept and trimmable, and the findings of each process. watch then
+    needs nothing else to wait for, and goes on after `--count` actions. It needs prometheus_client: `pip install
+    'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last look. `--look-every` sets
+    the time between two looks. A look stops a process while its memory is copied, for 1 % of the time at most. Only
+    this machine can ask if HOST is absent; 0.0.0.0 or an address lets in whoever reaches it. Requests may use its
+    addresses and localhost as the host; `--prometheus-host` adds names, with commas. docs/watching.md lists the
+    metrics.
+
+    `--json` prints each event as a document on its own line on standard output, as it happens.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

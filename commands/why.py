@@ -37,17 +37,17 @@ def _render(shown: Shown[why.Why, Options]) -> str:
 
 COMMAND = Command(
     noun="why",
-    question="What keeps this object alive, from a root down?",
-    text="""A shortest chain of references from a root to the object, and the chain as a Python expression where there
-    is one: evaluated in the program, it is that object. Chains from sys.modules come first, then those from the
-    variables of running functions and from static types, then words in C structures that look like references, and
-    last those on stacks and in the interpreter's own data.
-
-    Its dominators, the objects without any one of which it would be free, are listed below, with the bytes that would
-    be free with each of them; of a long chain both ends are listed. A core that is cut short lacks memory, which may
-    lead to an object that nothing else leads to. If some references could not be read, dominators and what they retain
-    are those that are proven. --calls adds the stack that made the object's block, as in heap at.""",
+    summary="Show what keeps an object alive, from a root down",
+    text="""The answer is a shortest chain of references, also as a Python expression if there is one. Dominators
+    follow: the object would be free without any one of them.""",
     example="heap why 0x7f31c0de1230",
+    details="""The program would evaluate the expression to that object. Chains from sys.modules come first, then
+    those from variables of running functions and from static types. Words in C structures that look like references
+    follow. Words on stacks and in the interpreter's own data come last.
+
+    Each dominator has the bytes that would be freed with it; a long chain lists both ends. A truncated core lacks
+    memory, which may point to the object. If some references could not be read, dominators and what they retain are
+    those that are proven. `--calls` adds the stack that made the object's block, as in `heap at`.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

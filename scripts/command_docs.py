@@ -6,40 +6,36 @@ Run it with the Python that gdbheap is installed in.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from inspect import cleandoc
 from pathlib import Path
 
 from gdbheap.commands.shell.line import Extra
 from gdbheap.commands.surface.declaration import AnyCommand
-from gdbheap.commands.surface.help import help_of_its_own, option_text
+from gdbheap.commands.surface.help import LISTING, NAMES, anchor, help_of_its_own, option_entry
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, Option, options_of
 from gdbheap.commands.surface.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "commands.md"
-HEAD = "| command | the question it answers |\n| --- | --- |\n"
+HEAD = "| command | what it shows or does |\n| --- | --- |\n"
 INTRODUCTION = f"""# Commands
 
-The same words in gdb and in a shell: `heap holes --min=1M` in gdb is `gdbheap holes TARGET --min=1M` in a shell, where
-TARGET is a process id or a core. In gdb, `help heap` lists the commands and `help heap holes` explains one; in a shell
-it is `gdbheap --help` and `gdbheap holes --help`. Sizes take K, M, G, T (powers of 1024) or bytes; addresses are any
-expression in gdb, hex or decimal in a shell.
+gdb and a shell have the same commands: `heap holes --min=1M` in gdb is `gdbheap holes TARGET --min=1M` in a shell.
+TARGET is a process id or a core. `help heap` in gdb lists the commands, and `help heap holes` explains one. In a shell
+they are `gdbheap --help` and `gdbheap holes --help`. A size is bytes or has a unit: K, M, G or T (powers of 1024). An
+address is any expression in gdb, and hexadecimal or decimal in a shell.
 
-On a terminal tables are cut to its width, headings are bold, and a few words have colours of the terminal's own
-palette: of the ledger's lines green is in use, red is free, cyan the top of a heap, magenta what the allocator needs
-for itself, as in `heap map`; a finding that is worth a tenth of RSS is red, and so is damage. Nothing is said by a
-colour alone. There are none in a pipe or a file, with `NO_COLOR`, where `TERM` is `dumb` or not set, and in gdb while
+A terminal cuts tables to its width, shows headings in bold, and colours a few words in its own palette. The ledger and
+`heap map` show memory in use in green, free memory in red, the top of a heap in cyan, and the allocator's own memory in
+magenta. Damage is red, and so is a finding of 10 % of RSS or more. No fact is shown by a colour alone. A pipe or a file
+has no colours. Neither has a terminal with `NO_COLOR`, or with a `TERM` that is `dumb` or absent. gdb has none while
 `set style enabled off` is in force.
 
-This page is written by `scripts/command_docs.py --write` from the commands' own declarations.
+`scripts/command_docs.py --write` makes this page from the commands' own declarations.
 
 {HEAD}"""
-# Accepted by every command; what they mean is said by those that list something.
-LISTING = (
-    Option("--top", "N", "how many rows to list; 0 or 'all' lists all"),
-    Option("--sort", "KEY", "what to order the rows by"),
-)
 FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
     ("call a function of the process, after the proof that the call cannot hang", lambda command: bool(command.call)),
     ("can write a file", lambda command: command.writes),
@@ -47,14 +43,9 @@ FACTS: tuple[tuple[str, Callable[[AnyCommand], bool]], ...] = (
 
 
 def rows() -> Iterator[str]:
-    """Yield the page's table: name and question."""
+    """Yield the page's table: the name of each command and what it does."""
     for command in COMMANDS.values():
-        yield f"| [`{command.name}`](#{anchor(command)}) | {command.question} |\n"
-
-
-def anchor(command: AnyCommand) -> str:
-    """Return what a link to the command's section ends with."""
-    return command.name.replace(" ", "-")
+        yield f"| [`{command.name}`](#{anchor(command)}) | {command.summary} |\n"
 
 
 def facts() -> Iterator[str]:
@@ -69,15 +60,20 @@ def facts() -> Iterator[str]:
 
 def options() -> Iterator[str]:
     """Yield the options that are not declared by one command."""
-    common = "\n\n".join(map(option_text, (*LISTING, *options_of(Common))))
-    yield "\n## Options of every command\nThe usage lines below have them as `[OPTION]...`.\n"
-    yield f"```\n{common}\n```\n\nIn a shell there are also these:\n"
-    yield "```\n" + "\n\n".join(map(option_text, options_of(Extra))) + "\n```\n"
+    yield "\n## Options of every command\nThe usage lines below have them among their `[options]`.\n"
+    yield f"```\n{entries((*LISTING, *options_of(Common)))}\n```\n\nA shell has these, too:\n"
+    yield f"```\n{entries(options_of(Extra))}\n```\n"
+
+
+def entries(options: Iterable[Option]) -> str:
+    """Return the lines of options that are declared by no one command."""
+    return "\n".join(line for option in options for line in option_entry(option, NAMES))
 
 
 def section(command: AnyCommand) -> str:
-    """Return one command's section."""
-    return f"\n## {command.name}\n```\n{help_of_its_own(command)}\n```\n"
+    """Return one command's section: its help, and what that has no room for."""
+    details = f"\n{cleandoc(command.details)}\n" if command.details else ""
+    return f"\n## {command.name}\n```\n{help_of_its_own(command)}\n```\n{details}"
 
 
 def page() -> str:

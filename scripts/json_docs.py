@@ -52,7 +52,7 @@ def page() -> str:
 
 
 def _section(command: AnyCommand, kinds: Sequence[type[Any]]) -> str:
-    return f"\n## {command.name}\n{command.question}\n" + "".join(map(_record, kinds))
+    return f"\n## {command.name}\n{command.summary}.\n" + "".join(map(_record, kinds))
 
 
 def _record(kind: type[Any]) -> str:

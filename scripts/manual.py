@@ -12,13 +12,15 @@ from pathlib import Path
 
 from gdbheap import __version__
 from gdbheap.commands.shell.line import Extra
-from gdbheap.commands.surface.options import options_of
-from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
+from gdbheap.commands.surface.help import LISTING
+from gdbheap.commands.surface.options import Common, options_of
+from gdbheap.commands.surface.registry import COMMANDS
 
-DESCRIPTION = """gdbheap says from outside, and without running anything in it, where the memory of a process went, or
-of one that is gone and left a core: what its allocators hold and why they do not give it back, which types have it,
-and who holds those. TARGET is a process id or the path of a core. Each command has a help of its own: gdbheap NOUN
---help. The same words are commands of gdb, with heap in place of gdbheap and without TARGET, after gdbheap install."""
+DESCRIPTION = """gdbheap shows where the memory of a process went. It works from outside, on a running process or on the
+core of one that ended, and runs nothing in it. It shows what the allocators hold and why they do not return it, which
+types have the memory, and who holds those. TARGET is a process id or the path of a core. Each command has a help of its
+own: gdbheap NOUN --help. The same words are commands of gdb, with heap in place of gdbheap and without TARGET, after
+gdbheap install."""
 STATUSES = (
     ("0", "It was answered."),
     ("1", "Something is damaged or missing, and the answer is as far as it goes."),
@@ -59,15 +61,13 @@ def manual() -> Iterator[str]:
         needs = command.needs
         after = command.argument.metavar if command.argument else ""
         line = " ".join(part for part in (command.shell_name, needs.words, after) if part)
-        yield f".SS {escaped(line)}\n{escaped(command.question)}\n"
-        yield from paragraph(command.text)
+        yield f".SS {escaped(line)}\n{escaped(command.summary)}.\n"
+        yield from paragraph(f"{command.text}\n\n{command.details}".replace("`", "").replace("\n    - ", "\n\n- "))
         for option in (*command.own_options, *command.listing_options):
             yield entry(option.spelling, f"{option.help}.")
     yield ".SH OPTIONS OF EVERY COMMAND\n"
-    listing = {option.name for command in COMMANDS.values() for option in command.listing_options}
-    for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)):
-        if option.name not in listing:
-            yield entry(option.spelling, f"{option.help}.")
+    for option in (*LISTING, *options_of(Common), *options_of(Extra)):
+        yield entry(option.spelling, f"{option.help}. {option.details}")
     yield ".SH EXIT STATUS\n"
     yield from (entry(status, meaning) for status, meaning in STATUSES)
     yield ".SH SEE ALSO\n.BR gdb (1),\n.BR ps (1),\n.BR proc (5),\n.BR malloc_stats (3)\n"

@@ -19,6 +19,7 @@ import command_docs
 import doc_sessions
 
 from gdbheap.commands.surface.declaration import AnyCommand
+from gdbheap.commands.surface.help import anchor
 from gdbheap.commands.surface.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,7 +58,7 @@ def target_of(path: Path, fragment: str) -> tuple[str, Path | None]:
     """Return where a link to a file of the checkout leads in the site, from its root, and the file that has to be put
     there, if it is no page."""
     if path == DOCS / COMMAND_PAGE:
-        known = {command_docs.anchor(command) for command in COMMANDS.values()}
+        known = {anchor(command) for command in COMMANDS.values()}
         name = fragment.lstrip("#")
         return (f"commands/{name}.md", None) if name in known else (f"{COMMAND_PAGE}{fragment}", None)
     if path.parent == SITE / "static":
@@ -130,9 +131,9 @@ def commands_page() -> str:
     text = command_docs.page()
     text = text[: text.index(command_docs.section(next(iter(COMMANDS.values()))))]
     for command in COMMANDS.values():
-        name = command_docs.anchor(command)
+        name = anchor(command)
         text = text.replace(f"](#{name})", f"](commands/{name}.md)")
-    return text + contents("", [f"commands/{command_docs.anchor(command)}" for command in COMMANDS.values()])
+    return text + contents("", [f"commands/{anchor(command)}" for command in COMMANDS.values()])
 
 
 def contents(caption: str, pages: list[str]) -> str:
@@ -152,7 +153,7 @@ def stage(folder: Path) -> None:
         (folder / place).write_text(text, encoding="utf-8")
     (folder / COMMAND_PAGE).write_text(commands_page(), encoding="utf-8")
     for command in COMMANDS.values():
-        (folder / "commands" / f"{command_docs.anchor(command)}.md").write_text(command_page(command), encoding="utf-8")
+        (folder / "commands" / f"{anchor(command)}.md").write_text(command_page(command), encoding="utf-8")
     missing = [str(file.relative_to(ROOT)) for file in files.values() if not file.is_file()]
     if missing:
         raise SystemExit(f"links lead to files that are not there: {', '.join(missing)}")

@@ -125,7 +125,7 @@ def made_up(needs: Needs[Any], names: Any) -> AnyCommand:
 
     example = f"{'gdbheap' if needs.shell_only else 'heap'} made-up --least=3"
     return Command(
-        noun="made-up", question="What was given?", text="A text.", example=example, needs=needs,
+        noun="made-up", summary="Show what was given", text="A text.", example=example, needs=needs,
         options=Options, answer=answer, render=render,
     )  # fmt: skip
 
@@ -229,19 +229,20 @@ def test_live_process(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("needs", "usage", "example"),
     [
-        (TWO_TARGETS, "gdbheap made-up TARGET TARGET [--least=N]", "gdbheap made-up 1234 5678 --least=3"),
-        (FILES, "gdbheap made-up FILE… [--least=N]", "gdbheap made-up FILE --least=3"),
-        (NOTHING, "gdbheap made-up [--least=N]", "gdbheap made-up --least=3"),
-        (PROCESS, "gdbheap made-up TARGET [--least=N]", "gdbheap made-up 1234 --least=3"),
-        (PROCESSES, "gdbheap made-up [TARGET…] [--least=N]", "gdbheap made-up 1234 --least=3"),
-        (PROGRAMS, "gdbheap made-up [--least=N]", "gdbheap made-up 1234 --least=3"),
+        (TWO_TARGETS, "gdbheap made-up TARGET TARGET [options]", "gdbheap made-up 1234 5678 --least=3"),
+        (FILES, "gdbheap made-up FILE… [options]", "gdbheap made-up FILE --least=3"),
+        (NOTHING, "gdbheap made-up [options]", "gdbheap made-up --least=3"),
+        (PROCESS, "gdbheap made-up TARGET [options]", "gdbheap made-up 1234 --least=3"),
+        (PROCESSES, "gdbheap made-up [TARGET…] [options]", "gdbheap made-up 1234 --least=3"),
+        (PROGRAMS, "gdbheap made-up [options]", "gdbheap made-up 1234 --least=3"),
     ],
 )
 def test_help_says_what_is_needed(needs: Needs[Any], usage: str, example: str) -> None:
     """The usage line and the example have the words that follow the noun."""
     command = made_up(needs, list)
     text = help_text(command, command.shell_name, needs, subjects.extra_options(command))
-    assert re.search(f"Usage: {re.escape(usage)}[ \n]", text) and text.endswith(f"  {example}")
+    assert re.search(f"Usage: {re.escape(usage)}[ \n]", text) and f"\nExample: {example}\n" in text
+    assert "\n  --least=N  " in text
     # Of a process that is asked itself there is no copy, and no core.
     is_either = bool(needs.targets) and needs is not PROCESS
     assert all((option in text) == is_either for option in ("--clone", "--exe", "--sysroot", "--coredump"))
@@ -267,7 +268,7 @@ def in_shell(command: AnyCommand) -> list[str]:
     """Return the examples of a command that are typed in a shell: that of its help, and that of docs/commands.md."""
     texts = [help_text(command, command.shell_name, command.needs, subjects.extra_options(command))]
     texts += [help_of_its_own(command)] if command.needs.shell_only else []
-    return [text.rpartition("Example:\n  ")[2] for text in texts]
+    return [text.rpartition("\nExample: ")[2].partition("\n")[0] for text in texts]
 
 
 @pytest.mark.parametrize("noun", COMMANDS)
@@ -292,7 +293,7 @@ def test_examples_are_parsed(noun: str, monkeypatch: pytest.MonkeyPatch) -> None
         assert line.started or command.needs is not STARTED, example
         assert all(getattr(line.options, option.key) for option in command.all_options if option.needed), example
     if not command.needs.shell_only:
-        words = shlex.split(help_text(command).rpartition("Example:\n  ")[2])
+        words = shlex.split(help_text(command).rpartition("\nExample: ")[2].partition("\n")[0])
         _options, _extra, left = parse(command, words[len(command.name.split()) :])
         assert words[: len(command.name.split())] == command.name.split()
         assert bool(left) == bool(command.argument and command.argument.metavar.isalpha() or command.needs is LOOKS)
@@ -308,4 +309,4 @@ def test_usage_has_what_cannot_be_left_out(noun: str, target: Running) -> None:
     with pytest.raises(UsageError, match="-o "):
         shell.run([command.noun, *words])
     usage = help_of_its_own(command).split("\n\n")[1]
-    assert " -o " in usage and "[-o" not in usage
+    assert usage.startswith("Usage: ") and " -o " in usage and "[-o" not in usage

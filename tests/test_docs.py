@@ -89,7 +89,7 @@ def test_no_merge_is_left_open(page: Path) -> None:
     """No page has both sides of a merge, nor a table of commands twice."""
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"^(<<<<<<<|=======|>>>>>>>)", text, re.MULTILINE)
-    assert text.count("| command | the question") <= 1
+    assert text.count("| command | what it shows or does") <= 1
 
 
 def test_commands_that_do_more_than_read() -> None:

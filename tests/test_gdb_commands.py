@@ -268,8 +268,8 @@ def test_help_and_completion(target: Running, environment: dict[str, str]) -> No
     completed = ["complete heap ho", "complete heap holes --m", "complete heap pools --sort=u"]
     commands = ["help heap holes", "heap holes --help", "heap attach --help", *completed]
     done = gdb([*attached(target), "-batch", "-x", "gdbheap", *executed(commands)], environment)
-    question = "Which free memory is not given back, where is it, and what pins it?"
-    assert done.stdout.count(question) == 2 and done.stdout.count("--min=SIZE: ") == 2
+    summary = "List the free memory that is not given back, and what pins it."
+    assert done.stdout.count(summary) == 2 and done.stdout.count("  --min=SIZE  ") == 2
     lines = done.stdout.splitlines()
     assert {"heap holes", "heap holes --min=", "heap pools --sort=used", "Usage: heap attach PID"} <= set(lines)
 

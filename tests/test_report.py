@@ -34,6 +34,7 @@ from gdbheap.commands import chunks as chunks_command
 from gdbheap.commands import holes as holes_command
 from gdbheap.commands import pyobjects as pyobjects_command
 from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.options import Common, options_of
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.commands.surface.session import Result, TargetInfo, present
@@ -685,7 +686,7 @@ def test_declarations(noun: str, rng: random.Random) -> None:
     """Each option is in the help, is parsed with "=" and with a blank, and mixes with other words in any order."""
     command = COMMANDS[noun]
     text = help_text(command)
-    assert text.splitlines()[0] == command.question and "Example:" in text
+    assert text.splitlines()[0] == f"{command.summary}." and "\nExample: " in text
     values: dict[str, Any] = {
         "--top": "3", "--sort": next(iter(command.sorts), "any"), "--min": "2M", "--max": "3M", "--fit": "5M",
         "--state": "used,free", "--arena": "1", "--type": "m.*", "--pad": "64K", "--svg": "a.svg", "--cell": "64K",
@@ -702,8 +703,13 @@ def test_declarations(noun: str, rng: random.Random) -> None:
         "--tables": "blocks,types", "--partition": "host=a,pid", "--prometheus": ":9100",
         "--look-every": "10s", "--prometheus-host": "a.example", "--mode": "640", "--user": "0", "--budget": "9",
     }  # fmt: skip
+    changing = {option.name for option in (*command.own_options, *command.listing_options)}
+    common = re.findall(r"--[a-z-]+", text.partition("\nCommon options (")[2].partition("\n\n")[0])
+    assert common == [option.name for option in options_of(Common)]
     for option in command.all_options:
-        assert f"  {option.spelling}: " in text
+        lines = re.findall(rf"^  {re.escape(option.spelling)}  +\S", text, re.MULTILINE)
+        assert len(lines) == (option.name in changing)
+        assert option.name in {*changing, *common, "--top", "--sort"}
         value = values.get(option.name) or (option.values[-1] if option.values else None)
         if option.metavar and not option.takes_next:
             values_of = [getattr(parse(command, [word])[0], option.key) for word in

@@ -92,7 +92,7 @@ def test_nothing_is_imported_before_it_is_used(target: Running, environment: dic
     done = gdb(["-p", str(target.pid), "-batch", *executed([*asked, "print $heap_block($sp)", LOADED])], environment)
     before, after = [line for line in done.stdout.splitlines() if line.startswith("LOADED")]
     assert before == "LOADED []" and "gdbheap.heap" in after
-    assert "--min=SIZE: " in done.stdout and "Usage: gdbheap pins" in done.stdout and "heap holes" in done.stdout
+    assert "  --min=SIZE  " in done.stdout and "Usage: gdbheap pins" in done.stdout and "heap holes" in done.stdout
     assert "$1 = 0" in done.stdout, done.stderr
 
 
@@ -184,7 +184,7 @@ def test_what_packages_leave_for_gdb(tmp_path: Path, environment: dict[str, str]
     link.symlink_to(script().parent / "start.py")
     for path in (there, link):
         done = gdb(["-nx", "-batch", "-x", str(path), "-ex", "help heap holes", "-ex", LOADED], environment)
-        assert "--min=SIZE: " in done.stdout and "LOADED []" in done.stdout, done.stderr
+        assert "  --min=SIZE  " in done.stdout and "LOADED []" in done.stdout, done.stderr
     done = gdb(["-nx", "-batch", "-x", str(gone), "-ex", "print 6 * 7"], environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, "$1 = 42\n", "")
 

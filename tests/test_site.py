@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_docs import ROOT, script
 
-from gdbheap.commands.surface.help import help_of_its_own
+from gdbheap.commands.surface.help import anchor, help_of_its_own
 from gdbheap.commands.surface.registry import COMMANDS
 
 command_docs = script("command_docs")
@@ -40,7 +40,7 @@ def test_every_command_has_its_page(staged: Path) -> None:
     all_of_them = (staged / "commands.md").read_text(encoding="utf-8")
     assert len(list((staged / "commands").iterdir())) == len(COMMANDS) > 40
     for command in COMMANDS.values():
-        name = command_docs.anchor(command)
+        name = anchor(command)
         text = (staged / "commands" / f"{name}.md").read_text(encoding="utf-8")
         assert text.startswith(f"# {command.name}\n") and help_of_its_own(command) in text
         assert f"](commands/{name}.md)" in all_of_them and f"\ncommands/{name}\n" in all_of_them
@@ -50,7 +50,7 @@ def test_commands_show_their_sessions(staged: Path) -> None:
     """What other pages show of a command is on its page, whole or cut, and shows that and no other command. Two show
     nothing: PostgreSQL is not everywhere, and a service at rest calls nobody."""
     for noun in COMMANDS.keys() - {"contexts", "catch", "shell", "calls"}:
-        text = (staged / "commands" / f"{command_docs.anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
+        text = (staged / "commands" / f"{anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
         typed = re.findall(r"^```text\n\$ (.*)$", text, re.MULTILINE)
         assert typed and all(f"{line} ".startswith(f"gdbheap {noun}".strip() + " ") for line in typed), (noun, typed)
     nouns = {
@@ -59,7 +59,7 @@ def test_commands_show_their_sessions(staged: Path) -> None:
     }  # fmt: skip
     assert {line: site_pages.noun_of(line) for line in nouns} == nouns
     for noun in ("shell", "calls"):
-        text = (staged / "commands" / f"{command_docs.anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
+        text = (staged / "commands" / f"{anchor(COMMANDS[noun])}.md").read_text(encoding="utf-8")
         assert "\n## How it looks\n" in text
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.help import OPTIONS, help_text, options_help
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 
-__all__ = ["ATTACH", "OFFERED", "attach_help", "help_file"]
+__all__ = ["ATTACH", "OFFERED", "OPTIONS", "attach_help", "help_file"]
 
 # gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
 OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
@@ -16,29 +16,31 @@ ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
 
 Usage: {prefix} attach PID
 
-gdb reads symbols while the process is stopped; for a Python that is most of the stop. This reads those of the
-program, of libpython and of libc first, and then attaches: the process is stopped for a third of the time.
+gdb reads symbols while the process is stopped; for a Python that is most of
+the stop. attach reads those of the program, of libpython and of libc first.
+The process is then stopped for a third of the time.
 
-Example:
-  {prefix} attach 1234"""
+Example: {prefix} attach 1234"""
 FUNCTIONS = {
     "heap_block": """
-$heap_block(ADDR): where the block of the heap that holds ADDR begins, as malloc() returned it; 0
-without one.
+$heap_block(ADDR): the address of the block around ADDR, as malloc() returned
+it; 0 without one.
 
 Example: x/4gx $heap_block($rdi)""",
     "heap_size": """
-$heap_size(ADDR): the bytes of the block of the heap that holds ADDR, with its header; 0 if none does.
+$heap_size(ADDR): the bytes of the block around ADDR, with its header; 0
+without one.
 
 Example: break consume if $heap_size(buffer) > 1 << 20""",
     "heap_type": """
-$heap_type(ADDR): what the block in use that holds ADDR is, as 'heap at' says: the type of an object,
-whose part it is, or what its bytes look like; "(none)" if none in use holds it.
+$heap_type(ADDR): what the used block around ADDR is, as 'heap at' says: the
+type of an object, its owner, or what its bytes look like; "(none)" without one.
 
 Example: break consume if $_streq($heap_type(item), "app.Session")""",
     "heap_owner": """
-$heap_owner(ADDR): how a variable, a thread or a library's data leads to the block in use that holds ADDR, as
-'heap at --path' says; "(none)" if none in use holds it. At each stop the first question reads all references.
+$heap_owner(ADDR): the path to the used block around ADDR, from a variable, a
+thread or a library's data, as 'heap at --path' says; "(none)" without one. The
+first call at each stop reads all references.
 
 Example: print $heap_owner(item)""",
 }
@@ -60,5 +62,6 @@ def _parts() -> Iterator[tuple[str, str]]:
     for noun, command in OFFERED.items():
         yield noun, help_text(command, f"{PREFIX} {noun}".strip())
     yield ATTACH, ATTACH_HELP
+    yield OPTIONS, options_help(PREFIX)
     for name, text in FUNCTIONS.items():
         yield f"${name}", text.strip()

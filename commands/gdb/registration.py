@@ -30,7 +30,7 @@ from gdbheap.commands.inferior_calls.local_calls import LocalCalls
 from gdbheap.commands.inferior_calls.native_caller import Debugger
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
-from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.help import OPTIONS, help_text, options_help
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
 from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, MaybeAddressed
@@ -416,6 +416,21 @@ def _quiet_end(options: Common) -> None:
             gdb.execute("set print inferior-events off", to_string=True)
 
 
+class OptionsCommand(_Words):
+    """``heap options``: what ``help heap options`` says."""
+
+    noun = OPTIONS
+
+    @property
+    def help(self) -> str:
+        """Return what the options of every command do."""
+        return options_help(self.called.split()[0])
+
+    def run(self, words: list[str]) -> None:
+        """Print the help."""
+        write(f"{self.help}\n")
+
+
 class AttachCommand(_Words):
     """``heap attach PID``."""
 
@@ -464,7 +479,7 @@ def _watch() -> None:
 class Table:
     """The commands, functions and window behind those that start.py defines, by noun and by name."""
 
-    commands: dict[str, HeapCommand | AttachCommand]
+    commands: dict[str, HeapCommand | AttachCommand | OptionsCommand]
     functions: dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]
     window: Callable[[gdb.TuiWindow], window.LedgerWindow]
 
@@ -477,7 +492,11 @@ def register(start: Start) -> Table:
     _watch()
     atexit.register(STATUS.finish)
     return Table(
-        {**{noun: HeapCommand(command) for noun, command in OFFERED.items()}, AttachCommand.noun: AttachCommand()},
+        {
+            **{noun: HeapCommand(command) for noun, command in OFFERED.items()},
+            AttachCommand.noun: AttachCommand(),
+            OptionsCommand.noun: OptionsCommand(),
+        },
         functions.defined(_evaluated),
         lambda shown: window.LedgerWindow(shown, _ledger),
     )

@@ -22,13 +22,18 @@ from gdbheap.text import IN_SHELL
 
 __all__ = ["run"]
 
-HELP = "help"
+HELP, OPTIONS = "help", "options"
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:
     """Do what ``words`` ask for. Returns the text for standard output and the exit status; raises GdbheapError."""
     if not words:
         raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
+    if words == [HELP, OPTIONS]:
+        # Imported here: no other command needs it.
+        from gdbheap.commands.shell.help import help_of_options
+
+        return help_of_options(), 0
     if words[0] == HELP:
         words = [*words[1:], "--help"]
     noun, rest = _noun(words)
@@ -90,11 +95,16 @@ def _install(words: list[str]) -> str:
 
     if wants_help(words):
         return (
-            "gdbheap install writes one line into your gdbinit, by which gdb knows the commands from its start and\n"
-            "loads them when they are used: gdb -p PID -ex heap. The process stands still until gdb is left;\n"
-            "with -batch gdb leaves it after the answer. The file is $XDG_CONFIG_HOME/gdb/gdbinit where that is set,\n"
-            "~/.config/gdb/gdbinit or ~/.gdbinit. gdbheap install --remove takes the line out again.\n"
-            "As root in the home of another user it acts with the rights of that user."
+            "Make gdb know the commands of gdbheap.\n\n"
+            "Usage: gdbheap install [--remove]\n\n"
+            "  --remove  take the line out again\n\n"
+            "install writes one line into your gdbinit. gdb then knows the commands from its\n"
+            "start, and loads them when they are used. The process stops until you leave\n"
+            "gdb; with -batch gdb leaves after the answer. The file is\n"
+            "$XDG_CONFIG_HOME/gdb/gdbinit if that is set, ~/.config/gdb/gdbinit or\n"
+            "~/.gdbinit. As root in another user's home, install acts with that user's\n"
+            "rights.\n\n"
+            "Example: gdb -p 1234 -ex heap"
         )
     if words not in ([], ["--remove"]):
         raise UsageError(f"gdbheap install: unrecognized arguments: {' '.join(words)} (only --remove is known)")
@@ -104,9 +114,11 @@ def _install(words: list[str]) -> str:
 def _schema(words: list[str]) -> str:
     if wants_help(words):
         return (
-            "gdbheap schema [NOUN] prints the JSON Schema of what a command prints with --json, or of what any\n"
-            "command does: each key with its type, its unit, what it means and when it is null. docs/json.md has\n"
-            "the same in tables."
+            "Print the JSON Schema of a command's --json, or of all commands.\n\n"
+            "Usage: gdbheap schema [COMMAND]\n\n"
+            "Each key has its type, its unit, its meaning, and when it is null.\n\n"
+            "Example: gdbheap schema holes\n"
+            "More: docs/json.md"
         )
     nouns = [_known(word) for word in words] or list(COMMANDS)
     unknown = [noun for noun in nouns if noun not in COMMANDS]

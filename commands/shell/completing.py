@@ -4,7 +4,6 @@ The completions of bash, zsh and fish (packaging/completion) ask this."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,8 +18,6 @@ __all__ = ["complete"]
 
 # What stands alone on a line.
 OWN = ("--version", "--gdb-script")
-# Characters of an option's help that a list has room for.
-WIDTH = 90
 
 
 def complete(words: Sequence[str]) -> str:
@@ -51,11 +48,8 @@ def _options(before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
 
 
 def _told(option: Option) -> str:
-    """The first part of an option's help, or the word for its value where the help begins with the values."""
-    first = re.split(r"; |\. | \(|: ", option.help)[0]
-    if first in option.values:
-        return option.metavar.lower()
-    return first if len(first) <= WIDTH else f"{first[: first.rindex(' ', 0, WIDTH)]}…"
+    """An option's help without its default."""
+    return option.help.partition(" [default")[0]
 
 
 def _processes(last: str) -> Iterator[tuple[str, str]]:

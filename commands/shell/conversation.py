@@ -13,13 +13,12 @@ from gdbheap.commands.shell.line import Opener
 from gdbheap.commands.shell.lines import Lines, history_file, opened_lines
 from gdbheap.commands.shell.streams import PARTIAL, complain, fault, write
 from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
-from gdbheap.commands.surface.declaration import GDB, AnyCommand
-from gdbheap.commands.surface.help import help_text
+from gdbheap.commands.surface.declaration import GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.help import OPTIONS, grouped, help_text, options_help
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED
 from gdbheap.commands.surface.options import Common
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.progress import tell
-from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import Result, present, status_of
 from gdbheap.contents.python.text.disclosure import NO_TEXT
 from gdbheap.errors import GdbheapError, UsageError
@@ -151,15 +150,14 @@ def _ends_program(interrupt: KeyboardInterrupt) -> bool:
 
 def _help(words: list[str]) -> str:
     """Of the command that the words name, or what there is."""
+    if words in ([OPTIONS], [GDB, OPTIONS], [SHELL, OPTIONS]):
+        return options_help(GDB)
     if words:
         command, _ = find_command(words)
         return help_text(command, command.name)
-    rows = [("", COMMANDS[HEAP_NOUN].question), *((noun, COMMANDS[noun].question) for noun in OFFERED if noun)]
-    lines = [f"  {f'{GDB} {noun}':<18} {question}" for noun, question in rows]
     return "\n".join([
         f"The commands, before which '{GDB}' may be left out:",
-        "",
-        *lines,
-        "",
-        *(f"  {word:<18} {what}" for word, what in OWN.items()),
+        *grouped(OFFERED, {}, GDB),
+        "This session:",
+        *(f"  {word:<17} {what}" for word, what in OWN.items()),
     ])  # fmt: skip

@@ -27,26 +27,21 @@ __all__ = ["Extra", "Line", "Opener", "extra_options", "opened"]
 class Extra:
     """The options that commands about processes and cores have in a shell alone."""
 
-    exe: str | None = valued(
-        "--exe", "FILE", "the program that left the core, when it is not where the core says", None, str
-    )
+    exe: str | None = valued("--exe", "FILE", "use FILE as the program that wrote the core", None, str)
     sysroot: str | None = valued(
-        "--sysroot", "FOLDER", "of a core: a folder with the files of the machine or container that it is from, in the "
-        "place of its root folder", None, str,
+        "--sysroot", "FOLDER", "look for a core's files in FOLDER instead of /", None, str,
+        details="FOLDER has the files of the machine or container that the core is from.",
     )  # fmt: skip
     coredump: str | None = valued(
-        "--coredump", "PID|EXE", "in TARGET's place: the last core of this process id, program's name or path that "
-        "coredumpctl has", None, str,
+        "--coredump", "PID|EXE", "use the latest core that coredumpctl has", None, str,
+        details="It replaces TARGET. EXE is a program's name or path.",
     )  # fmt: skip
     clone: bool = switch(
         "--clone",
-        "answer from a copy of the process, which is stopped only while the kernel copies its page tables and its "
-        "mappings and residency are read, and pays for the pages that it writes while the copy lives; refused where "
-        "there is no room for a copy",
+        "read a copy (fork), so that the process stops only for milliseconds",
+        "The process pays for the pages that it writes meanwhile. gdbheap refuses if there is no room for a copy.",
     )
-    verbose: bool = switch(
-        "--verbose", "say how long the process was stopped, even if standard error is not a terminal"
-    )
+    verbose: bool = switch("--verbose", "print how long the process was stopped", "A terminal has that line anyway.")
 
 
 def extra_options(command: AnyCommand) -> tuple[Option, ...]:

@@ -20,8 +20,8 @@ __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_com
 HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
 # What a session does itself, with what help says of it.
 OWN = {
-    HELP: "this list; help NOUN tells more of one",
-    REFRESH: "look at the target as it is now",
+    HELP: "show this list; help NOUN explains a command, help options the options",
+    REFRESH: "read the target as it is now",
     **dict.fromkeys(QUIT, "end the session; Ctrl-D too"),
 }
 # Those of gdb: it has one target too.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -35,7 +35,7 @@ Subject = TypeVar("Subject")
 Chosen = TypeVar("Chosen", bound=Common)
 GDB = "heap"
 SHELL = "gdbheap"
-NOTHING_LISTED = "accepted by every command; this one lists nothing that it could change"
+NOTHING_LISTED = "change nothing here"
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,11 @@ class Argument:
     help: str
 
 
-FILE = Argument("FILE", "where to write it; an older one is replaced once the new one is whole")
-QUERY = Argument("QUERY", "what to ask, in the shell's quotation marks")
-FUNCTION = Argument("FUNCTION", "malloc, calloc, realloc or free")
-ADDRESS = Argument(
-    "ADDRESS",
-    "in gdb any expression, in a shell hexadecimal (0x…) or decimal; or a holder's name, as 'heap owners' prints it",
-)
-
-SOME_ADDRESS = Argument("[ADDRESS]", f"of one block; {ADDRESS.help}")
+FILE = Argument("FILE", "write to FILE, or to standard output (-)")
+QUERY = Argument("QUERY", "ask this query of DuckDB's, in quotation marks")
+FUNCTION = Argument("FUNCTION", "choose malloc, calloc, realloc or free")
+ADDRESS = Argument("ADDRESS", "choose a block: 0x…, decimal, holder's name, in gdb any expression")
+SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 
 
 @dataclass(frozen=True)
@@ -97,6 +93,10 @@ class Call(Generic[Chosen, Answer]):
 class Command(Generic[Subject, Chosen, Answer]):
     """One question: its words, its options, what it needs, the function that answers and the one that renders.
 
+    ``summary`` is one sentence without its full stop, ``text`` what a reader needs to read the answer, ``details`` what
+    docs/commands.md and the manual page say besides, as Markdown. ``headings`` groups options in help: each heading
+    with the names below it.
+
     ``options`` is the dataclass of its options: ``Common``, or one of its own that adds to it. ``rows`` names the
     answer's list that --sort and --top are about ("" when there is none; an answer without that list sorts and cuts
     itself), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY to what a
@@ -109,13 +109,15 @@ class Command(Generic[Subject, Chosen, Answer]):
     ``of_snapshot``: makes its answer of a snapshot and the path of that; None where it takes no snapshot."""
 
     noun: str
-    question: str
+    summary: str
     text: str
     example: str
     needs: Needs[Subject]
     options: type[Chosen]
     answer: Callable[[Subject, Chosen], Answer]
     render: Callable[[Shown[Answer, Chosen]], str]
+    details: str = ""
+    headings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rows: str = ""
     listed: str = "rows"
     sorts: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -174,13 +176,13 @@ ARGUMENTS: dict[type[Common], Argument] = {
 
 
 def _top_option(command: AnyCommand) -> Option:
-    cut = f"the default is {command.top}, with --json all; 0 or 'all' lists all"
-    default = cut if command.top else "the default is all"
-    about = f"how many {command.listed} to list ({default})" if command.listed else NOTHING_LISTED
+    about = f"list at most N {command.listed} [default: {command.top or 'all'}]" if command.listed else NOTHING_LISTED
     return Option("--top", "N", about, number_or_all("a number of rows"), "top")
 
 
 def _sort_option(command: AnyCommand) -> Option:
     keys = list(command.sorts)
-    known = f"what to order by, largest first: {', '.join(keys)}; the default is {keys[0]}" if keys else NOTHING_LISTED
+    *first, last = keys or [""]
+    named = f"{', '.join(first)} or {last}" if first else last
+    known = f"sort by {named} [default: {keys[0]}]" if keys else NOTHING_LISTED
     return Option("--sort", "KEY", known, one_of(keys) if keys else str, "sort")

@@ -2,81 +2,172 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gdbheap.commands.surface.declaration import AnyCommand
+from gdbheap.commands.surface.declaration import SHELL, AnyCommand
 from gdbheap.commands.surface.needs import Needs
-from gdbheap.commands.surface.options import Option
+from gdbheap.commands.surface.options import Common, Option, options_of
+from gdbheap.commands.surface.registry import COMMANDS, GROUPS
 
-__all__ = ["help_of_its_own", "help_text", "option_text"]
+__all__ = [
+    "LISTING",
+    "NAMES",
+    "OPTIONS",
+    "anchor",
+    "grouped",
+    "help_of_its_own",
+    "help_text",
+    "option_entry",
+    "options_help",
+]
 
-WIDTH = 78
+# Columns of a line, and of the names of options beside their help; a longer name moves its own help.
+WIDTH, NAMES = 78, 20
 START = "--"
+# A default, and a command that is quoted: neither is broken.
+WHOLE = re.compile(r"\[default[^]]*\]|(?:pip install )?'(?:gdb)?heap[^']*'")
+OPTIONS = "options"
+"""The word after ``help`` that explains the options of every command."""
+
+# --top and --sort as they are in general.
+LISTING = (
+    Option("--top", "N", "list at most N rows; 0 or 'all': all", details="--json lists all rows without it."),
+    Option("--sort", "KEY", "sort by KEY, largest first; names in alphabetical order"),
+)
 
 
 def help_text(
     command: AnyCommand, prog: str = "", subject: Needs[Any] | None = None, extra: Sequence[Option] = ()
 ) -> str:
-    """One sentence, the usage, what it means, a paragraph per argument and option, an example. ``subject``: what is
+    """Return the help of a command: a sentence, the usage, a line for each option, an example. ``subject``: what is
     typed between the noun and the rest; None for nothing, unless only a shell has the command."""
     subject = subject or _own_subject(command)
-    return _page(command, prog or command.name, subject, (*command.all_options, *extra), [])
+    called = prog or command.name
+    caller = SHELL if subject else called.split()[0]
+    asked = f"{SHELL} help {OPTIONS}" if subject else f"help {caller} {OPTIONS}"
+    common = " ".join(option.name for option in (*options_of(Common), *extra))
+    lines = _head(command, called, subject)
+    if subject is None and not command.noun:
+        lines += [*_nouns(), "", "Options without a command:"]
+    lines += [*_entries(command), *_filled(f"Common options ({asked}): {common}", "  "), ""]
+    lines += _about(command)
+    return "\n".join([*lines, *_example(command, called, subject), f"More: docs/commands.md#{anchor(command)}"])
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """The help in gdb, or in a shell where gdb has no such command, without the options that every command has."""
-    return _page(
-        command, command.name, _own_subject(command), (*command.own_options, *command.listing_options), ["[OPTION]..."]
-    )
+    """Return the help in gdb, or in a shell where gdb has no such command, without what every help has."""
+    subject = _own_subject(command)
+    entries = [*_entries(command)]
+    lines = [*_head(command, command.name, subject), *entries, *([""] if entries else []), *_about(command)]
+    return "\n".join([*lines, *_example(command, command.name, subject)])
+
+
+def options_help(caller: str, extra: Sequence[Option] = ()) -> str:
+    """Return what each option of every command does. ``caller``: the first word of a command; ``extra``: what a shell
+    has besides."""
+    target = " TARGET" if extra else ""
+    lines = ["Explain the options that most commands have.", "", f"Usage: {caller} COMMAND{target} [options]", ""]
+    for option in (*LISTING, *options_of(Common), *extra):
+        lines += option_entry(option, NAMES)
+    sizes = "A SIZE is bytes, or has a unit: K, M, G or T (powers of 1024). A TIME is seconds, or has a unit: ms, s, m,"
+    lines += ["", *_filled(f"{sizes} h or d.")]
+    example = f"{caller} holes 1234 --top=5 --json" if extra else f"{caller} holes --top=5 --json"
+    return "\n".join([*lines, "", f"Example: {example}", "More: docs/commands.md#options-of-every-command"])
+
+
+def grouped(offered: Collection[str], others: Mapping[str, Mapping[str, str]], called: str = "") -> Iterator[str]:
+    """Yield the lines of an overview: each group of nouns that are ``offered``, with what each command does.
+    ``others``: what else there is in a group; ``called``: what stands before a noun."""
+    for title, nouns in GROUPS.items():
+        found = {f"{called} {noun}".strip() or "PID": COMMANDS[noun].summary for noun in nouns if noun in offered}
+        rows = {**found, **others.get(title, {})}
+        if rows:
+            width = len(called) + bool(called) + 12
+            yield f"{title}:"
+            yield from (f"  {name:<{width}} {what}" for name, what in rows.items())
+
+
+def anchor(command: AnyCommand) -> str:
+    """Return what a link to the command's section of docs/commands.md ends with."""
+    return command.name.replace(" ", "-")
+
+
+def option_entry(option: Option, column: int) -> list[str]:
+    """Return an option's lines, with its details; ``column``: how wide the names are."""
+    details = f". {option.details}" if option.details else ""
+    return _entry(option.spelling, f"{option.help}{details}", column)
+
+
+def _nouns() -> Iterator[str]:
+    """Yield the commands that gdb has, by group; gdb itself lists what each does."""
+    for title, nouns in GROUPS.items():
+        found = [noun for noun in nouns if noun and not COMMANDS[noun].needs.shell_only]
+        if found:
+            yield from _entry(title, " ".join(found), 16)
 
 
 def _own_subject(command: AnyCommand) -> Needs[Any] | None:
     return command.needs if command.needs.shell_only else None
 
 
-def _page(
-    command: AnyCommand, prog: str, subject: Needs[Any] | None, options: Sequence[Option], more: list[str]
-) -> str:
-    paragraphs = [command.question, f"Usage: {_usage(command, prog, subject, options, more)}", _filled(command.text)]
-    if command.argument:
-        paragraphs.append(_entry(command.argument.metavar, command.argument.help))
-    paragraphs.extend(option_text(option) for option in options)
-    paragraphs.append(f"Example:\n  {_example(command, prog, subject)}")
-    return "\n\n".join(paragraphs)
+def _head(command: AnyCommand, called: str, subject: Needs[Any] | None) -> list[str]:
+    return [f"{command.summary}.", "", f"Usage: {_usage(command, called, subject)}", ""]
 
 
-def _usage(
-    command: AnyCommand, prog: str, subject: Needs[Any] | None, options: Sequence[Option], more: list[str]
-) -> str:
-    """ "heap holes [--min=SIZE] …": first what cannot be left out."""
+def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
+    """ "heap holes [options]": first what cannot be left out."""
     words = subject.words if subject else command.needs.in_gdb
-    needed = [option.spelling for option in options if option.needed]
-    others = [f"[{option.spelling}]" for option in options if not option.needed]
+    needed = [option.spelling for option in command.own_options if option.needed]
     argument = command.argument.metavar if command.argument else ""
-    return _line(prog, words, [argument, *needed, *others, *more])
+    noun = "[COMMAND]" if subject is None and not command.noun else ""
+    return _line(called, words, [noun, argument, *needed, "[options]"])
 
 
-def _line(prog: str, words: str, rest: Sequence[str]) -> str:
+def _line(called: str, words: str, rest: Sequence[str]) -> str:
     """What is typed: what it is about follows the noun; where that may be another command's line, it comes last."""
-    ordered = [prog, *rest, words] if START in words else [prog, words, *rest]
+    ordered = [called, *rest, words] if START in words else [called, words, *rest]
     return " ".join(word for word in ordered if word)
 
 
-def option_text(option: Option) -> str:
-    """An option's paragraph."""
-    return _entry(option.spelling, option.help)
+def _entries(command: AnyCommand) -> Iterator[str]:
+    """Yield the lines of the argument and of the command's own options, under their headings where it has some."""
+    options = {option.name: option for option in (*command.own_options, *command.listing_options)}
+    argument = command.argument
+    titles = [option.spelling for option in options.values()] + ([argument.metavar] if argument else [])
+    column = min(NAMES, max(map(len, titles), default=0))
+    if argument:
+        yield from _entry(argument.metavar, argument.help, column)
+    for heading, names in command.headings.items():
+        yield f"{heading}:"
+        yield from (line for name in names for line in option_entry(options.pop(name), column))
+    yield from (line for option in options.values() for line in option_entry(option, column))
 
 
-def _example(command: AnyCommand, prog: str, subject: Needs[Any] | None) -> str:
+def _about(command: AnyCommand) -> list[str]:
+    return [*_filled(command.text), ""] if command.text else []
+
+
+def _example(command: AnyCommand, called: str, subject: Needs[Any] | None) -> Iterator[str]:
     """The example as it is typed here: a shell has the target after the noun."""
-    return _line(prog, subject.example if subject else "", [command.example[len(command.name) :].strip()])
+    target = subject.example if subject else ""
+    yield f"Example: {_line(called, target, [command.example[len(command.name) :].strip()])}"
 
 
-def _filled(text: str) -> str:
-    return "\n\n".join(textwrap.fill(" ".join(part.split()), WIDTH) for part in text.strip().split("\n\n"))
+def _filled(text: str, later: str = "") -> list[str]:
+    return _wrapped(" ".join(text.split()), "", later)
 
 
-def _entry(title: str, text: str) -> str:
-    return textwrap.fill(f"{title}: {text}.", WIDTH, initial_indent="  ", subsequent_indent="      ")
+def _entry(title: str, text: str, column: int) -> list[str]:
+    """Return the lines of a name and what stands beside it."""
+    return _wrapped(text, f"  {title:<{column}}  ", " " * (column + 4))
+
+
+def _wrapped(text: str, first: str, later: str) -> list[str]:
+    whole = WHOLE.sub(lambda found: found[0].replace(" ", "\xa0"), text)
+    lines = textwrap.wrap(
+        whole, WIDTH, initial_indent=first, subsequent_indent=later, break_on_hyphens=False, break_long_words=False
+    )
+    return [line.replace("\xa0", " ") for line in lines]

@@ -65,7 +65,8 @@ PICTURES = ("folded", "svg", "speedscope", PPROF)
 class Option:
     """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets. ``bare``: what it
     stands for without a value, None where it needs one; one that does not takes its value only behind "=".
-    ``needed``: its command refuses without it."""
+    ``needed``: its command refuses without it. ``help``: a verb and at most twelve words, and the default in brackets;
+    ``details``: sentences for where there is more room."""
 
     name: str
     metavar: str
@@ -74,6 +75,7 @@ class Option:
     key: str = ""
     bare: str | None = None
     needed: bool = False
+    details: str = ""
 
     @property
     def takes_next(self) -> bool:
@@ -100,9 +102,9 @@ class Option:
         return f"{self.name}{between}{self.metavar}" if self.metavar else self.name
 
 
-def switch(name: str, help: str) -> bool:
+def switch(name: str, help: str, details: str = "") -> bool:
     """A field that is False until its option is typed."""
-    return field(default=False, metadata={OPTION: Option(name, "", help)})
+    return field(default=False, metadata={OPTION: Option(name, "", help, details=details)})
 
 
 def valued(
@@ -113,10 +115,12 @@ def valued(
     parse: Callable[[str], Value],
     bare: str | None = None,
     needed: bool = False,
+    details: str = "",
 ) -> Value:
     """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError. ``bare``: the text
     where it has none, if it need not have one. ``needed``: the command refuses without it."""
-    return field(default=default, metadata={OPTION: Option(name, metavar, help, parse, bare=bare, needed=needed)})
+    option = Option(name, metavar, help, parse, bare=bare, needed=needed, details=details)
+    return field(default=default, metadata={OPTION: option})
 
 
 def options_of(kind: type[Any]) -> tuple[Option, ...]:
@@ -169,16 +173,17 @@ class Common:
 
     top: int | None = None
     sort: str = ""
-    json: bool = switch("--json", "print one JSON document on standard output and nothing else (docs/json.md)")
-    exact: bool = switch("--bytes", "print sizes in bytes with thousands separators, not in KiB, MiB and GiB")
+    json: bool = switch("--json", "print one JSON document (docs/json.md)")
+    exact: bool = switch("--bytes", "print exact bytes, not KiB, MiB and GiB")
     no_text: bool = switch(
-        NO_TEXT, f"show no contents of strings, bytes and keys, only their lengths ({VARIABLE}=1 too)"
+        NO_TEXT,
+        "hide the contents of strings, bytes and keys",
+        f"Their lengths stay. The environment variable {VARIABLE}=1 does the same.",
     )
     max_stop: float = valued(
-        "--max-stop", "SECONDS",
-        "for how long a live process is stopped at most (the default is 5, 0 is no limit); then it runs on and the"
-        " answer holds what was read by then, with status 1. gdb holds a process for as long as it is attached",
-        5.0, seconds,
+        "--max-stop", "SECONDS", "stop the process for at most SECONDS; 0: no limit [default: 5]", 5.0, seconds,
+        details="After that it runs on, the answer is partial, and the status is 1. gdb stops a process for as long as"
+        " it is attached.",
     )  # fmt: skip
 
     def check(self) -> None:
@@ -241,7 +246,7 @@ class Writing(Common):
     """The options of a command that writes files."""
 
     mode: int = valued(
-        "--mode", "MODE", "the permissions of what is written, as 640 (the default is 600: nobody else reads it)",
+        "--mode", "MODE", "set the mode of written files, as 640 [default: 600]",
         PRIVATE, file_mode,
     )  # fmt: skip
 
@@ -274,16 +279,13 @@ class Pictured(Writing):
 
     form: str | None = valued(
         "--format", "FORMAT",
-        "print the tree instead of the answer: as folded lines, for speedscope.app (speedscope) or as a flame graph"
-        " (svg); with -o it is written, also for go tool pprof (pprof)", None, one_of(PICTURES),
+        "print the tree instead: folded, svg, speedscope, or pprof (with -o)", None, one_of(PICTURES),
     )  # fmt: skip
-    output: str = valued("-o", "FILE", "the file that --format writes", "", str)
-    folded: str | None = valued("--folded", "FILE", "write the tree as folded lines, for other programs", None, str)
-    svg: str | None = valued("--svg", "FILE", "write the tree as a flame graph", None, str)
-    speedscope: str | None = valued(
-        "--speedscope", "FILE", "write the tree as a file for speedscope.app", None, str
-    )  # fmt: skip
-    pprof: str | None = valued("--pprof", "FILE", "write the tree for go tool pprof", None, str)
+    output: str = valued("-o", "FILE", "write the tree of --format to FILE", "", str)
+    folded: str | None = valued("--folded", "FILE", "write folded stacks (flamegraph.pl)", None, str)
+    svg: str | None = valued("--svg", "FILE", "write a flame graph", None, str)
+    speedscope: str | None = valued("--speedscope", "FILE", "write a file for speedscope.app", None, str)
+    pprof: str | None = valued("--pprof", "FILE", "write a profile for go tool pprof", None, str)
 
     printed = ""
 
@@ -358,19 +360,12 @@ def user_name(uid: int) -> str:
 class Several(Common):
     """The options of a command about several processes: which ones, besides those that the line names."""
 
-    children: bool = switch("--children", "also the processes that these start, and those that start meanwhile")
+    children: bool = switch("--children", "add the processes that these start, now and later")
     name: re.Pattern[str] | None = valued(
-        "--name", "REGEX", "the processes whose name, program or script has a match of this in its name", None,
-        regular_expression,
-    )  # fmt: skip
-    cgroup: str | None = valued(
-        "--cgroup", "PATH", "the processes of a control group and of those below it: as /proc/PID/cgroup names it, or"
-        " its folder in /sys/fs/cgroup", None, str,
-    )  # fmt: skip
-    user: int | None = valued(
-        "--user", "USER", "only processes that this user (a name or a uid) started, of what --name and --cgroup mean;"
-        " anybody may give a process a name", None, user_id,
-    )  # fmt: skip
+        "--name", "REGEX", "choose processes by name, program or script", None, regular_expression
+    )
+    cgroup: str | None = valued("--cgroup", "PATH", "choose a control group's processes, nested ones too", None, str)
+    user: int | None = valued("--user", "USER", "keep only processes of USER (with --name or --cgroup)", None, user_id)
 
     def check_user(self, called: str, named: bool) -> None:
         """Raise UsageError for a user without anything to choose from. ``named``: processes are named by their ids."""
@@ -406,34 +401,34 @@ def number_or_all(what: str) -> Callable[[str], int]:
 
 def duration(help: str) -> float | None:
     """The field of --duration, in seconds or with a unit: 90, 1.5s, 10m, 2h."""
-    return valued("--duration", "TIME", f"{help}; in seconds, or with a unit: 90, 10m, 2h", None, some_time)
+    return valued("--duration", "TIME", help, None, some_time)
 
 
 def minimum_size() -> int:
-    """The field of --min where it is a megabyte unless said otherwise."""
-    about = "leave out what is smaller (the default is 1M; K, M, G and T are powers of 1024)"
+    """The field of --min, a megabyte unless said otherwise."""
+    about = "skip holes smaller than SIZE [default: 1M]"
     return valued("--min", "SIZE", about, MIB, parse_size)
 
 
 def root_paths() -> bool:
     """The field of --path of a command that lists blocks."""
-    about = "also show the paths from roots to the blocks that are listed, at most 2,000 (reads all references)"
+    about = "show the path from a root to each block (at most 2,000)"
     return switch("--path", about)
 
 
 def process_of_log() -> int | None:
     """The field of --process of a command about a log of calls."""
-    about = "which process of the log (the default is the one with the most calls)"
+    about = "choose the process of the trace [default: most calls]"
     return valued("--process", "PID", about, None, whole_number)
 
 
 def recorded_calls() -> str | None:
     """The field of --calls of a command about one block."""
-    about = "also show the stack that made the block, from a log that gdbheap trace --stacks writes, or wrote, of it"
+    about = "show the stack that made the block, from a trace with --stacks"
     return valued("--calls", "FILE", about, None, os.path.expanduser)
 
 
 def under_seccomp() -> bool:
     """The field of --seccomp of a command that calls into the process."""
-    about = "make the calls although the process runs under a seccomp filter, which may refuse them or kill it"
+    about = "call even under seccomp (it may kill the process)"
     return switch("--seccomp", about)
