@@ -71,8 +71,9 @@ COMMAND = Command(
     bins before a request of more than 1,000 bytes. It may take another chunk than the named one if both have one size.
     It may also take another one after a request that left a remainder.
 
-    `--path` shows the path from a root to each of these blocks, as Python if possible, else in words. `--calls` takes a
-    trace of this process by `gdbheap trace --stacks`. It shows the stack that allocated each block.""",
+    `--path` reads all references. It shows the path from a root to each of these blocks, as Python if possible, else in
+    words. `--calls` takes a trace of this process by `gdbheap trace --stacks`. It shows the stack that allocated each
+    block.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

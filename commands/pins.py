@@ -74,7 +74,8 @@ COMMAND = Command(
     gets the page later: when another page of its segment goes, after 10 ms or more. A free-threaded build may keep
     empty pages of objects, for objects of the same size.
 
-    `--path` shows the paths to the first 20 blocks of each listed group. Each kind of block has its most common path.
+    `--path` reads all references. It shows the paths to the first 20 blocks of each listed group. Each kind of block
+    has its most common path.
     Paths of one group that differ only in bracketed numbers or in the last key count as one.""",
     needs=TARGET,
     options=Options,

@@ -31,7 +31,7 @@ def _render(shown: Shown[pools.Pools, Options]) -> str:
 
 COMMAND = Command(
     noun="pools",
-    summary="List pymalloc's size classes as sys._debugmallocstats() does",
+    summary="List pymalloc's size classes as _debugmallocstats() does (Python)",
     text="""A row is a size class: its pools, its blocks in use and the free blocks in them. Pools without any block
     are a row of their own.""",
     example="heap pools --sort=free",

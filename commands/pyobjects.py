@@ -122,7 +122,7 @@ def _render(shown: Shown[Answer, Options]) -> str:
 
 COMMAND = Command(
     noun="pyobjects",
-    summary="List the Python types that hold the memory",
+    summary="List the types of objects that hold the memory (Python)",
     text="""An object's own bytes are its block with all headers. Buffers are what it owns besides: a dict's keys, a
     list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",

@@ -165,8 +165,9 @@ def _render(shown: Shown[Page, Options]) -> str:
 COMMAND = Command(
     noun="report",
     summary="Write one HTML page to share",
-    text="""The page needs no network, no server and no script. TARGET may be processes, cores, snapshots, a trace
-    or recordings. It holds no contents of strings, bytes and keys unless --with-contents is given.""",
+    text="""The page needs no network, no server, and for tables and pictures no script. TARGET may be processes, cores,
+    snapshots, a trace or recordings. The page holds no contents of strings, bytes and keys unless --with-contents is
+    given.""",
     example="gdbheap report -o report.html",
     details="""The verdict comes first, then the findings with lines to paste. The page shows holders, the ledger, a
     map of the heap, holes and their pins. Types, owners with paths, threads, tasks, arenas and facts follow. All of it

@@ -30,8 +30,8 @@ def _render(_shown: Shown[Ended, Common]) -> str:
 COMMAND = Command(
     noun="shell",
     summary="Answer several commands about one target, which is read once",
-    text="""The commands are those of gdb, without a target: heap holes --min=1M, or holes --min=1M. help, refresh
-    and quit are there, too. All answers are about one moment until refresh.""",
+    text="""The commands are those of gdb, without a target: 'heap holes --min=1M', and heap may be left out. help,
+    refresh and quit are there, too. All answers are about one moment until refresh.""",
     example="gdbheap shell",
     details="""Tab completes nouns, options and files on a terminal. Typed lines are kept for the next session. They
     are in $XDG_STATE_HOME/gdbheap/history, at most 1,000, readable by you alone; `--no-text` keeps none. A pipe or a

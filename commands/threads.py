@@ -32,7 +32,7 @@ def _render(shown: Shown[threads.Threads, Options]) -> str:
 
 COMMAND = Command(
     noun="threads",
-    summary="List each thread's Python frames and their variables' sizes",
+    summary="List threads' frames and the sizes of their variables (Python)",
     text="""A variable has the bytes of its object with buffers, and what it retains: what would be freed without
     it. Threads at the same lines are shown once, with their number.""",
     example="heap threads --values",

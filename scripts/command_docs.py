@@ -61,6 +61,7 @@ def facts() -> Iterator[str]:
 def options() -> Iterator[str]:
     """Yield the options that are not declared by one command."""
     yield "\n## Options of every command\nThe usage lines below have them among their `[options]`.\n"
+    yield "`gdbheap help options` and `help heap options` print them.\n"
     yield f"```\n{entries((*LISTING, *options_of(Common)))}\n```\n\nA shell has these, too:\n"
     yield f"```\n{entries(options_of(Extra))}\n```\n"
 

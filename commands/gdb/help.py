@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gdbheap.commands.surface.help import OPTIONS, help_text, options_help
+from gdbheap.commands.surface.declaration import OPTIONS
+from gdbheap.commands.surface.help import help_text, options_help
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 
 __all__ = ["ATTACH", "OFFERED", "OPTIONS", "attach_help", "help_file"]

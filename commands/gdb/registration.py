@@ -28,9 +28,9 @@ from gdbheap.commands.gdb.server_calls import ServerCalls
 from gdbheap.commands.inferior_calls.inferior_call import Calls, Purpose
 from gdbheap.commands.inferior_calls.local_calls import LocalCalls
 from gdbheap.commands.inferior_calls.native_caller import Debugger
-from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.heap_cache import HeapCache
-from gdbheap.commands.surface.help import OPTIONS, help_text, options_help
+from gdbheap.commands.surface.help import help_text, options_help
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
 from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, MaybeAddressed

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.shell.subjects import answer, meant, own_words
-from gdbheap.commands.surface.declaration import GDB, AnyCommand
+from gdbheap.commands.surface.declaration import GDB, OPTIONS, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help
@@ -22,7 +22,7 @@ from gdbheap.text import IN_SHELL
 
 __all__ = ["run"]
 
-HELP, OPTIONS = "help", "options"
+HELP = "help"
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:

@@ -13,8 +13,8 @@ from gdbheap.commands.shell.line import Opener
 from gdbheap.commands.shell.lines import Lines, history_file, opened_lines
 from gdbheap.commands.shell.streams import PARTIAL, complain, fault, write
 from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
-from gdbheap.commands.surface.declaration import GDB, SHELL, AnyCommand
-from gdbheap.commands.surface.help import OPTIONS, grouped, help_text, options_help
+from gdbheap.commands.surface.declaration import GDB, OPTIONS, SHELL, AnyCommand
+from gdbheap.commands.surface.help import grouped, help_text, options_help
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED
 from gdbheap.commands.surface.options import Common
 from gdbheap.commands.surface.parser import wants_help

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gdbheap.commands.surface.completion import option_words
-from gdbheap.commands.surface.declaration import FILE, GDB, SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import FILE, GDB, OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN, SHELL_ONLY
@@ -68,7 +68,7 @@ def completions(before: str, last: str) -> list[str]:
     if prefixed:
         words = words[1:]
     if not words and not last.startswith("-"):
-        own = () if about_help or prefixed else OWN
+        own = (OPTIONS,) if about_help else () if prefixed else OWN
         return _starting([*filter(None, OFFERED), *own, *([] if prefixed else [GDB])], last)
     noun = words[0] if words and not words[0].startswith("-") else HEAP_NOUN
     if about_help or noun not in OFFERED:

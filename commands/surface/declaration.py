@@ -28,13 +28,29 @@ if TYPE_CHECKING:
     from gdbheap.heap import Heap
     from gdbheap.targets.target import Damage
 
-__all__ = ["ADDRESS", "FILE", "FUNCTION", "GDB", "QUERY", "SHELL", "AnyCommand", "Argument", "Call", "Command", "Shown"]
+__all__ = [
+    "ADDRESS",
+    "FILE",
+    "FUNCTION",
+    "GDB",
+    "NOTHING_LISTED",
+    "OPTIONS",
+    "QUERY",
+    "SHELL",
+    "AnyCommand",
+    "Argument",
+    "Call",
+    "Command",
+    "Shown",
+]
 
 Answer = TypeVar("Answer")
 Subject = TypeVar("Subject")
 Chosen = TypeVar("Chosen", bound=Common)
 GDB = "heap"
 SHELL = "gdbheap"
+OPTIONS = "options"
+"""The word after ``help`` that explains the options of every command."""
 NOTHING_LISTED = "change nothing here"
 
 
@@ -157,7 +173,7 @@ class Command(Generic[Subject, Chosen, Answer]):
     @property
     def listing_options(self) -> tuple[Option, ...]:
         """--top and --sort, where they change something."""
-        return (*([_top_option(self)] if self.listed else []), *([_sort_option(self)] if self.sorts else []))
+        return (*([_top_option(self)] if self.listed else []), *([_sort_option(self)] if len(self.sorts) > 1 else []))
 
     @property
     def all_options(self) -> tuple[Option, ...]:

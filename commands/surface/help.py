@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gdbheap.commands.surface.declaration import SHELL, AnyCommand
+from gdbheap.commands.surface.declaration import OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import Needs
 from gdbheap.commands.surface.options import Common, Option, options_of
 from gdbheap.commands.surface.registry import COMMANDS, GROUPS
@@ -15,7 +15,6 @@ from gdbheap.commands.surface.registry import COMMANDS, GROUPS
 __all__ = [
     "LISTING",
     "NAMES",
-    "OPTIONS",
     "anchor",
     "grouped",
     "help_of_its_own",
@@ -29,9 +28,6 @@ WIDTH, NAMES = 78, 20
 START = "--"
 # A default, and a command that is quoted: neither is broken.
 WHOLE = re.compile(r"\[default[^]]*\]|(?:pip install )?'(?:gdb)?heap[^']*'")
-OPTIONS = "options"
-"""The word after ``help`` that explains the options of every command."""
-
 # --top and --sort as they are in general.
 LISTING = (
     Option("--top", "N", "list at most N rows; 0 or 'all': all", details="--json lists all rows without it."),
