@@ -148,7 +148,7 @@ class Options(Several, Writing):
         "--prometheus-host", "NAME", "accept requests to these host names, too", (), _names
     )
     look_every: float | None = valued(
-        "--look-every", "DURATION", "examine processes every DURATION; 0: never [default: 5m]", None, parse_duration
+        "--look-every", "DURATION", "examine every DURATION; 0: never [default: 5m]", None, parse_duration
     )
 
     @property
