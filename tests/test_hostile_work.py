@@ -26,6 +26,7 @@ from gdbheap.allocators.glibc.arenas import Glibc
 from gdbheap.answers.threads import threads as answers_of_threads
 from gdbheap.contents.cxx import kinds
 from gdbheap.contents.postgresql import contexts as postgresql
+from gdbheap.contents.python.names import type_names
 from gdbheap.contents.python.objects import attributes, roots
 from gdbheap.contents.python.objects import reading as contents
 from gdbheap.contents.python.running import line_tables as lines
@@ -101,6 +102,27 @@ def elf_file(path: Path, parts: list[image.Segment], size: int) -> Path:
         stream.write(header + b"".join(rows))
         stream.truncate(size)
     return path
+
+
+# Types.
+
+
+def test_chains_of_bases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many types as a target likes, each with thousands of bases: all chains together have a budget."""
+    asked = 0
+
+    def word(place: int) -> int:
+        nonlocal asked
+        asked += 1
+        return place + 8
+
+    space, release = SimpleNamespace(word=word), SimpleNamespace(at=lambda _field: 0)
+    names = type_names.TypeNames(cast(Any, space), cast(Any, release))
+    monkeypatch.setattr(names, "name", lambda _address: "x")
+    names._bases_left = 10_000
+    for kind in range(10_000):
+        assert 0 < sum(1 for _name in names.with_bases(BASE + 8 * kind)) <= attributes.MAX_BASES
+    assert asked <= 10_000 * (1 + type_names.FEW_BASES) + attributes.MAX_BASES
 
 
 # Files of the target.

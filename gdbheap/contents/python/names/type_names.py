@@ -22,6 +22,9 @@ from gdbheap.layout.cpython import (
 
 BUILTINS = ("builtins", "__builtin__")
 MAX_NAME_BYTES = 500
+# Bases that are met in chains of full length, by all types together; then each chain has a few: a target may have as
+# many types as blocks. Programs have some ten thousand types, with five bases each.
+MANY_BASES, FEW_BASES = 1 << 18, 4
 
 
 class TypeNames:
@@ -32,6 +35,7 @@ class TypeNames:
         self._release = release
         self._lost = lost or {}
         self._names: dict[int, str] = {}
+        self._bases_left = MANY_BASES
         self.lookups = Lookups()
 
     def name(self, address: int) -> str:
@@ -49,7 +53,9 @@ class TypeNames:
     def with_bases(self, address: int) -> Iterator[str]:
         """Yield the names of the type at ``address`` and of its bases, each the one before's ``__base__``, as far as
         they can be read."""
-        for _ in range(MAX_BASES if address else 0):
+        most = MAX_BASES if self._bases_left > 0 else FEW_BASES
+        for _ in range(most if address else 0):
+            self._bases_left -= 1
             yield self.name(address)
             try:
                 address = self._space.word(address + self._release.at(TP_BASE))

@@ -12,6 +12,7 @@ use crate::python::layout::{Claim, TypeLayout};
 use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
+use std::cell::Cell;
 
 /// A type.
 #[derive(Clone)]
@@ -43,6 +44,8 @@ pub(crate) struct Types<'a> {
     memo: Box<[Memo; MEMO]>,
     /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
     type_pages: Vec<u64>,
+    /// Bases that may still be met in chains of full length.
+    bases_left: Cell<usize>,
     /// Distances from a block's start to an object that occur.
     pub(crate) distances: Vec<usize>,
 }
@@ -60,6 +63,10 @@ const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
 const TYPE_PAGE_BITS: u64 = 1 << 14;
 const MAX_BASES: usize = 64;
+/// Bases that are met in chains of that length, by all types together; then no chain has more than `FEW_BASES`: a target may
+/// have as many types as blocks. Programs have some ten thousand types, with five bases each.
+const MANY_BASES: usize = 1 << 20;
+const FEW_BASES: usize = 8;
 /// Bases that are remembered at a time; programs have some ten thousand types.
 const MAX_NAMED: usize = 1 << 18;
 const LARGEST_BASIC_SIZE: u64 = 1 << 20;
@@ -79,6 +86,7 @@ impl<'a> Types<'a> {
             kinds: Vec::new(),
             memo: Box::new([Memo { address: 0, number: NO_TYPE, pre: usize::MAX, least: u64::MAX }; MEMO]),
             type_pages: vec![0; (TYPE_PAGE_BITS / 64) as usize],
+            bases_left: Cell::new(MANY_BASES),
             distances: extras.iter().flat_map(distance).collect(),
         };
         types.distances.sort_unstable();
@@ -182,7 +190,8 @@ impl<'a> Types<'a> {
     fn extent(&self, address: u64) -> u64 {
         let layout = self.layout;
         let mut at = address;
-        for _ in 0..MAX_BASES {
+        for _ in 0..self.reach() {
+            self.met_base();
             match self.field(at, layout.tp_dealloc) {
                 Some(dealloc) if dealloc == layout.class_dealloc => match self.field(at, layout.tp_base) {
                     Some(base) => at = base,
@@ -230,10 +239,11 @@ impl<'a> Types<'a> {
         let layout = self.layout;
         let mut is_one: Vec<bool> = layout.families.iter().map(|family| flags & family.flags != 0).collect();
         let mut at = address;
-        for _ in 0..MAX_BASES {
+        for _ in 0..self.reach() {
             if at == 0 {
                 break;
             }
+            self.met_base();
             let (base, families) = self.named_at(at);
             families.iter().for_each(|family| is_one[*family] = true);
             at = *base;
@@ -265,11 +275,24 @@ impl<'a> Types<'a> {
         name.or_else(known).unwrap_or_default()
     }
 
+    /// How long a chain of bases may be.
+    fn reach(&self) -> usize {
+        match self.bases_left.get() {
+            0 => FEW_BASES,
+            _ => MAX_BASES,
+        }
+    }
+
+    fn met_base(&self) {
+        self.bases_left.set(self.bases_left.get().saturating_sub(1));
+    }
+
     /// The type and its bases along tp_base, with their names.
     pub(crate) fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
-        let mut found = Vec::new();
+        let (mut found, reach) = (Vec::new(), self.reach());
         let mut at = address;
-        while at != 0 && found.len() < MAX_BASES {
+        while at != 0 && found.len() < reach {
+            self.met_base();
             found.push((at, self.name_of(at)));
             let Some(base) = self.field(at, self.layout.tp_base) else { break };
             at = base;
@@ -371,7 +394,7 @@ fn slot_of(address: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Types, MAX_BASES};
+    use super::{Types, FEW_BASES, MANY_BASES, MAX_BASES};
     use crate::allocators::heaps::Heaps;
     use crate::allocators::testing::{linked, START};
     use crate::python::layout::{Claim, Extent, Family, TypeLayout, NOTHING};
@@ -403,5 +426,15 @@ mod tests {
         assert_eq!(found, (501 - MAX_BASES as u64..=500).collect::<Vec<u64>>());
         // The last block leads to one behind it.
         assert_eq!(types.named.len() as u64, MANY + 1);
+    }
+
+    #[test]
+    fn bases_of_all_types_have_a_budget() {
+        let (space, stores) = linked(SIZE, 8, 1000, 0);
+        let layout = TypeLayout { tp_base: 8, ..TypeLayout::default() };
+        let types = Types::new(Heaps { space: &space, stores: &stores }, &layout);
+        let lengths: Vec<usize> = (0..2 * MANY_BASES / MAX_BASES).map(|_| types.bases(START).len()).collect();
+        assert_eq!(lengths.iter().sum::<usize>(), MANY_BASES + MANY_BASES / MAX_BASES * FEW_BASES);
+        assert_eq!((lengths.first(), lengths.last()), (Some(&MAX_BASES), Some(&FEW_BASES)));
     }
 }
