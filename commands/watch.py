@@ -251,6 +251,7 @@ class _Watch:
 
     def _acted(self, happening: Happening) -> Event | None:
         from gdbheap.watching.actions import act
+        from gdbheap.watching.child import look_seconds
 
         pid, cause = happening.pid, happening.cause
         if pid is None or cause is None:
@@ -265,7 +266,9 @@ class _Watch:
             now = time.time()
             stack = _stack_of(errors) if errors is not None else []
             prepared = errors.preparation if errors is not None else self.prepared.get(pid)
-            done = act(self.actions, one.folder, happening.name, cause, prepared, standing)
+            users = {other.user for other in self.watcher.watched.values()}
+            seconds = look_seconds(one.size, len(users))
+            done = act(self.actions, one.folder, happening.name, cause, prepared, standing, seconds)
         finally:
             if errors is not None:
                 errors.go_on()

@@ -26,9 +26,11 @@ from support.control_groups import limited_group
 from support.programs import GDBHEAP, PATIENCE, SOURCES, gdbheap, interpreters, status, tracer
 
 from gdbheap.snapshots.file import read
+from gdbheap.watching import actions, heap_figures
+from gdbheap.watching.child import look_seconds
 from gdbheap.watching.gauges import Gauge, Gauges
 from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory
-from gdbheap.watching.triggers import AboveSize, NearLimit
+from gdbheap.watching.triggers import AboveSize, Cause, NearLimit
 from gdbheap.watching.watcher import ProcessFolder
 
 MIB = 1 << 20
@@ -480,6 +482,32 @@ def test_gauges_are_read_when_due(tmp_path: Path) -> None:
     assert "far" in [key for key, _gauge, _found in gauges.look()]
     gauges.keep(["close"])
     assert "far" not in gauges and "close" in gauges
+
+
+def test_a_long_look_keeps_others_waiting_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where processes of several users are watched, a look at one is ended, and the line says what helps."""
+    assert look_seconds(1 << 40, 1) == 900 and look_seconds(0, 2) == 10 and look_seconds(1 << 40, 2) == 60
+    monkeypatch.setattr(actions, "_look", lambda *_: time.sleep(600))
+    one = actions.Actions(str(tmp_path), True, False, False, False, (), 0.0, None, lambda _heap: pytest.fail("no heap"))
+    done = actions.act(one, ProcessFolder(os.getpid()), "x", Cause("rss", 1, 1), seconds=0.2)
+    assert done.files == {} and len(done.errors) == 1 and "--user=USER" in done.errors[0], done
+
+
+def test_a_long_look_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for looks at figures; the process is looked at again after ten times as long."""
+    monkeypatch.setattr(heap_figures, "look_seconds", lambda _size, users: 0.2 if users > 1 else 900.0)
+    monkeypatch.setattr(heap_figures, "_said", lambda *_: time.sleep(600))
+    looks, folder = heap_figures.Looks(0.1, None), ProcessFolder(os.getpid())
+    looks.begin(folder, "x", 1)
+    looks.begin(ProcessFolder(os.getppid()), "y", 2)
+    try:
+        assert list(looks.turn(False)) == []
+        assert looks.due < time.monotonic() + 0.3
+        time.sleep(0.3)
+        ((pid, reason),) = looks.turn(False)
+        assert "--user=USER" in reason and looks._due[pid] > time.monotonic() + 1
+    finally:
+        looks.end()
 
 
 def test_a_look_ends_with_the_watch() -> None:

@@ -32,14 +32,12 @@ from gdbheap.snapshots.file import write
 from gdbheap.snapshots.snapshot import take
 from gdbheap.targets.core import check_whole
 from gdbheap.targets.process import Preparation, Process, Registers, stopped
-from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
+from gdbheap.watching.child import LOST, Child, look_seconds, too_long, usually
 from gdbheap.watching.core_contents import Contents, find_contents, mark_absent
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
 
-# Computing from a copy goes on after the process was let go; a child that takes longer than this hangs.
-LOOK_SECONDS = 900.0
 # gdb lets the process go when it is asked to end; it is given this long for that.
 PARTING_SECONDS = 5.0
 PARTING = (signal.SIGTERM, signal.SIGKILL)
@@ -123,14 +121,15 @@ def act(
     cause: Cause,
     prepared: Preparation | None = None,
     standing: Sequence[Registers] = (),
+    seconds: float = look_seconds(0, 1),
 ) -> Done:
     """Do all of it, one after the other. ``standing``: threads that stand by somebody else's doing, who keep the others
-    from what they do: the process is not stopped then."""
+    from what they do: the process is not stopped then. ``seconds``: how long the look may take."""
     now, pid = time.time(), folder.pid
     base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
     done = Done()
     if actions.snapshot or actions.heap:
-        _look_in_child(lambda: _look(actions, folder, base, cause, prepared, standing), done)
+        _look_in_child(lambda: _look(actions, folder, base, cause, prepared, standing), done, seconds)
     if actions.core:
         _core(actions, folder, _path(base, ".core"), done)
     if actions.run:
@@ -160,18 +159,18 @@ def _path(base: str, ending: str) -> str:
     return f"{base}{part}{ending}"
 
 
-def _look_in_child(look: Callable[[], dict[str, Any]], done: Done) -> None:
-    """A child takes the look and says what came of it."""
+def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
+    """A child takes the look and says what came of it, or is ended when the time is over."""
     try:
         child = Child(look)
     except OSError as error:
         done.errors.append(f"the look could not be taken: {exhausted(error)}")
         return
     try:
-        is_whole = child.wait(LOOK_SECONDS)
+        is_whole = child.wait(seconds)
     finally:
         child.end()
-    _take_in(child.result() if is_whole else None, is_whole, done)
+    _take_in(child.result() if is_whole else None, LOST if is_whole else too_long(seconds), done)
 
 
 def _look(
@@ -207,9 +206,9 @@ def _look(
     return vars(done)
 
 
-def _take_in(found: dict[str, Any] | None, is_whole: bool, done: Done) -> None:
+def _take_in(found: dict[str, Any] | None, reason: str, done: Done) -> None:
     if found is None:
-        done.errors.append(f"the look was not taken: {LOST if is_whole else TOO_LONG}; the process runs on")
+        done.errors.append(f"the look was not taken: {reason}; the process runs on")
         return
     done.files.update(found["files"])
     done.errors += found["errors"]

@@ -14,7 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
-__all__ = ["LOST", "TOO_LONG", "Child", "usually"]
+__all__ = ["LOST", "Child", "look_seconds", "too_long", "usually"]
+
+# A look that takes longer than this hangs: computing from a copy goes on after the process was let go.
+LOOK_SECONDS = 900.0
+# Where processes of several users are watched, a look at one keeps those of the others waiting: it has a time that only
+# memory makes longer.
+BESIDE_SECONDS, SECONDS_OF_GIB, MOST_BESIDE = 10.0, 5.0, 60.0
 
 # gdbheap lets a process go when it is asked to end; a child is given this long for that.
 PARTING_SECONDS = 5.0
@@ -22,7 +28,20 @@ PART = 1 << 16
 PR_SET_PDEATHSIG = 1
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "gdbheap was killed meanwhile, or failed"
-TOO_LONG = "it took too long"
+
+
+def look_seconds(size: int, users: int) -> float:
+    """Return how many seconds a look at a process may take that has ``size`` bytes of RSS, where processes of so many
+    users are watched."""
+    return LOOK_SECONDS if users < 2 else min(BESIDE_SECONDS + SECONDS_OF_GIB * size / (1 << 30), MOST_BESIDE)
+
+
+def too_long(seconds: float) -> str:
+    """Return the reason why there is no look, after that time."""
+    if seconds >= LOOK_SECONDS:
+        return "it took too long"
+    why = "processes of other users wait for it (--user=USER watches those of one)"
+    return f"it took longer than {seconds:.0f} s, and {why}"
 
 
 class Child:

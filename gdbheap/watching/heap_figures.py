@@ -18,12 +18,11 @@ from gdbheap.heap import Heap
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.usage import exact_of
 from gdbheap.targets.process import stopped
-from gdbheap.watching.child import LOST, TOO_LONG, Child, usually
+from gdbheap.watching.child import LOST, Child, look_seconds, too_long, usually
+from gdbheap.watching.memory_readings import ProcessMemory
 
 __all__ = ["Figures", "Looks", "Seen", "figures_of"]
 
-# A child that takes longer than this hangs.
-LOOK_SECONDS = 900.0
 # A process stands still for so much of the time at most, and a core of ours computes for so much of it.
 STOP_SHARE, WORK_SHARE = 0.01, 0.1
 NEVER = 1e18
@@ -70,11 +69,12 @@ class Seen:
 
 
 class _Current(NamedTuple):
-    """The look that is being taken, and since when."""
+    """The look that is being taken, since when, and how many seconds it may take."""
 
     pid: int
     child: Child
     began: float
+    seconds: float
 
 
 class Looks:
@@ -86,13 +86,14 @@ class Looks:
         self.seen: dict[int, Seen] = {}
         self._due: dict[int, float] = {}
         self._folders: dict[int, ProcessFolder] = {}
+        self._users: dict[int, int] = {}
         self._current: _Current | None = None
 
     @property
     def due(self) -> float:
         """When there is something to do (``time.monotonic``)."""
         if self._current is not None:
-            return self._current.began + LOOK_SECONDS
+            return self._current.began + self._current.seconds
         return NEVER if self.every is None else min(self._due.values(), default=NEVER)
 
     @property
@@ -100,9 +101,10 @@ class Looks:
         """What is to be waited for besides."""
         return None if self._current is None else self._current.child.descriptor
 
-    def begin(self, folder: ProcessFolder, name: str) -> None:
-        """Watch one more."""
+    def begin(self, folder: ProcessFolder, name: str, user: int) -> None:
+        """Watch one more, of that user."""
         pid = folder.pid
+        self._users[pid] = user
         self.seen[pid], self._due[pid], self._folders[pid] = Seen(pid, name), 0.0, folder
 
     def forget(self, pid: int) -> None:
@@ -110,6 +112,7 @@ class Looks:
         self.seen.pop(pid, None)
         self._due.pop(pid, None)
         self._folders.pop(pid, None)
+        self._users.pop(pid, None)
         if self._current is not None and self._current.pid == pid:
             self._drop()
 
@@ -142,9 +145,10 @@ class Looks:
         found = current.child.result() if is_ready else None
         self._drop()
         if found is None:
-            yield from self._failed(current.pid, LOST if is_ready else TOO_LONG)
+            reason = LOST if is_ready else too_long(current.seconds)
+            yield from self._failed(current.pid, reason, now - current.began)
         elif "reason" in found:
-            yield from self._failed(current.pid, found["reason"])
+            yield from self._failed(current.pid, found["reason"], now - current.began)
         else:
             self._succeeded(current, Figures(**found), now)
 
@@ -155,7 +159,8 @@ class Looks:
         except OSError as error:
             yield from self._failed(pid, str(exhausted(error)))
             return
-        self._current = _Current(pid, child, time.monotonic())
+        seconds = look_seconds(_size(folder), len(set(self._users.values())))
+        self._current = _Current(pid, child, time.monotonic(), seconds)
 
     def _succeeded(self, current: _Current, figures: Figures, now: float) -> None:
         before, held = self.seen[current.pid], figures.held or 0.0
@@ -165,10 +170,10 @@ class Looks:
         pause = max(self.every or 0.0, held / STOP_SHARE, (now - current.began) / WORK_SHARE)
         self._due[current.pid] = current.began + pause
 
-    def _failed(self, pid: int, reason: str) -> Iterator[tuple[int, str]]:
+    def _failed(self, pid: int, reason: str, took: float = 0.0) -> Iterator[tuple[int, str]]:
         before = self.seen[pid]
         self.seen[pid] = replace(before, looks=before.looks + 1, errors=before.errors + 1, reason=reason)
-        self._due[pid] = time.monotonic() + max(self.every or 0.0, 1.0)
+        self._due[pid] = time.monotonic() + max(self.every or 0.0, 1.0, took / WORK_SHARE)
         if reason != before.reason:
             yield pid, reason
 
@@ -176,6 +181,13 @@ class Looks:
         current, self._current = self._current, None
         if current is not None:
             current.child.end()
+
+
+def _size(folder: ProcessFolder) -> int:
+    """Its RSS in bytes; 0 once it has ended."""
+    with suppress(OSError):
+        return ProcessMemory(folder).read(0).size
+    return 0
 
 
 def figures_of(heap: Heap) -> Figures:

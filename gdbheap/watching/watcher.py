@@ -198,7 +198,7 @@ class Watcher:
         self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, process_wakers(folder), None, SHORTEST_OF_SIZE))
         self.watched[pid] = one = Watched(folder, name, user)
         self._regroup(one)
-        self.looks.begin(folder, one.name)
+        self.looks.begin(folder, one.name, user)
         yield Happening("began", pid, one.name)
         if self.wanted.memory_errors:
             yield from self._see_errors(one, memory)
