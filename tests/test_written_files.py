@@ -247,8 +247,9 @@ def test_sudo_user(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SUDO_UID", str(STRANGER))
         files.write_text(str(home / "a"), "new")
         assert (home / "a").stat().st_uid == 0
-        planted(lambda: [(home / "b").write_text("his"), os.symlink(shared, home / "link")])
-        for path in (home / "b", home / "link" / "c"):
+        links = {"link": shared, "end": shared / "victim", "nowhere": shared / "new"}
+        planted(lambda: [(home / "b").write_text("his"), *(os.symlink(to, home / name) for name, to in links.items())])
+        for path in (home / "b", home / "link" / "c", home / "end", home / "nowhere"):
             with pytest.raises(UsageError, match="belongs to uid 54321"):
                 files.write_text(str(path), "new")
         folder(str(home / "tables"))
