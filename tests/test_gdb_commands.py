@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -261,6 +262,24 @@ def test_name_clash(target: Running, environment: dict[str, str], tmp_path: Path
     assert "THEIRS" in done.stdout and "gdbheap holes --min=1M" in done.stdout
     assert [document["command"] for document in documents(done)] == ["heap arenas"]
     assert len(own_lines(done)) == 1 and "'heap'" in own_lines(done)[0]
+
+
+def test_names_in_a_name_clash(environment: dict[str, str], tmp_path: Path) -> None:
+    """Only commands of ours are said in another way: a name of the target's that reads like one stays as it is."""
+    (script := tmp_path / "theirs.gdb").write_text(CLASH)
+    program = tmp_path / "the heap why"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen([program, "600"]) as process:
+        try:
+            line = "python import gdbheap.commands.gdb.registration as r; print(r._lines_as_typed({!r}, r._prefix))"
+            asked = ["gdbheap", "gdbheap why nothing", line.format("the heap why\n  (gdb) heap why 1 (heap why)")]
+            done = batch(["-p", str(process.pid)], asked, environment, "-x", str(script))
+        finally:
+            process.kill()
+    assert f'"the heap why" (pid {process.pid}): ' in done.stdout, done.stdout + done.stderr
+    assert "the heap why\n  (gdb) gdbheap why 1 (heap why)\n" in done.stdout, done.stdout
+    said = "\n".join(own_lines(done))
+    assert "'gdbheap owners'" in said and "'heap " not in said, said
 
 
 def test_help_and_completion(target: Running, environment: dict[str, str]) -> None:

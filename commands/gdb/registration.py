@@ -51,10 +51,10 @@ from gdbheap.contents.python.text.disclosure import is_hidden, wanted
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
 from gdbheap.report.text.numbers import is_name
-from gdbheap.report.text.style import Style, encodable, style_for
+from gdbheap.report.text.style import GDB_PROMPT, Style, encodable, style_for
 from gdbheap.targets.process import Process
 from gdbheap.targets.target import Target
-from gdbheap.text import printable_record
+from gdbheap.text import as_typed, printable_record
 
 if TYPE_CHECKING:
     from gdbheap.loader.start import Start
@@ -65,8 +65,10 @@ INTERRUPTED = 1
 LONG_SECONDS = 1.0
 # A setting of gdb's, whose name is in what gdb says of a call that it forbids.
 MAY_CALL = "may-call-functions"
-# As 'heap NOUN' stands in answers; where another extension owns 'heap', ours is typed in another way.
-HINT = re.compile(rf"\bheap (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
+# Lines of an answer that are to be pasted; where another extension owns 'heap', ours is typed in another way.
+MARKED = re.compile(rf"^( *{re.escape(GDB_PROMPT)}){GDB} ", re.MULTILINE)
+# The beginning of an error that names its command.
+NAMED = re.compile(rf"{GDB} (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
 
 STATUS = Status()
 T = TypeVar("T")
@@ -102,13 +104,16 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
     return f"a fault of gdbheap ({type(error).__name__}), GDBHEAP_DEBUG=1 shows where{said}"
 
 
-def _as_typed_here(text: str) -> str:
-    return text if _prefix == GDB else HINT.sub(f"{_prefix} ", text)
+def _lines_as_typed(text: str, prefix: str) -> str:
+    """Return an answer with the commands on lines of their own as they are typed; its style has done what sentences
+    quote. Names of a target cannot begin a line."""
+    return text if prefix == GDB else MARKED.sub(rf"\g<1>{prefix} ", text)
 
 
 def _fail(message: str, status: int) -> None:
     STATUS.note(status)
-    message = _as_typed_here(message)
+    if _prefix != GDB:
+        message = as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
     start = "" if message.startswith((GDB, SHELL)) else "gdbheap: "
     raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
 
@@ -247,7 +252,7 @@ def _style(options: Common, info: TargetInfo) -> Style:
     """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
-    whole = style_for(stream, options.exact, info.rss, info.private, charset())
+    whole = style_for(stream, options.exact, info.rss, info.private, charset(), _prefix)
     columns = width if width and whole.width is not None else whole.width
     assert columns is None or isinstance(columns, int)
     return whole.of_width(columns, bold=whole.bold and bool(gdb.parameter("style enabled")))
@@ -305,7 +310,7 @@ class HeapCommand(_Words):
         seconds = 0.0 if self.command.needs in (FOLLOWED, CALLED) else time.monotonic() - began
         _quiet_end(options)
         text = present(answered, _style(options, answered.info))
-        write((text if options.json else _as_typed_here(text)) + "\n")
+        write((text if options.json else _lines_as_typed(text, _prefix)) + "\n")
         live = answered.info.target.get("kind") == "process"
         if seconds > LONG_SECONDS and live and not options.json:
             write(stood_still(self.command, answered.info.target.get("pid"), seconds), gdb.STDERR)
@@ -406,7 +411,7 @@ def _ledger_text(width: int) -> str:
     command = COMMANDS[""]
     options, _, _ = parse(command, [], command.name)
     answered = _ask(command, options)
-    return present(answered, _style(options, answered.info).of_width(width, bold=False))
+    return _lines_as_typed(present(answered, _style(options, answered.info).of_width(width, bold=False)), _prefix)
 
 
 def _quiet_end(options: Common) -> None:
