@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gdbheap.commands.surface.declaration import Command, Shown
@@ -45,7 +45,8 @@ def _render(shown: Shown[Answered, Options]) -> str:
 
     options = shown.options
     if options.csv:
-        return render_csv(shown.answer, options.csv_safe)
+        # A program reads it: names are as they are.
+        return render_csv(replace(shown.raw, rows=shown.raw.rows[: len(shown.answer.rows)]), options.csv_safe)
     return render(shown.answer, shown.left_out, shown.style)
 
 

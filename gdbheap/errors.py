@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 from gdbheap._native import Fault
-from gdbheap.text import printable
+from gdbheap.text import Sentence, printable
 
 # The module typing takes as long to import as a short command.
 TYPE_CHECKING = False
@@ -50,9 +50,15 @@ LINE_LIMIT = 1000
 
 
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:
-    """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks."""
+    """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks. What is in
+    quotes stays in them."""
     words = printable(" ".join(str(text).split()))
-    return words if len(words) <= limit else words[: limit - 1] + "…"
+    if len(words) <= limit:
+        return words
+    shown = words[: limit - 1]
+    if shown.count('"') % 2 == 0:
+        return f"{shown}…"
+    return f'{words[: limit - 2]}…"' if words[limit - 2] != '"' else f"{words[: limit - 2]}…"
 
 
 class GdbheapError(Exception):
@@ -66,6 +72,10 @@ class GdbheapError(Exception):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(message))
+
+    def __str__(self) -> str:
+        """The line; names of a target in it are ``named`` where it is made."""
+        return Sentence(super().__str__())
 
 
 class UsageError(GdbheapError):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 __all__ = [
-    "IN_GDB", "IN_SHELL", "MOST_DIGITS", "SeveralLines", "as_typed", "bounded_number", "csv_cell", "json_text",
-    "printable", "printable_lines", "printable_record", "quoted",
+    "IN_GDB", "IN_SHELL", "MOST_DIGITS", "Sentence", "SeveralLines", "as_typed", "bounded_number", "csv_cell",
+    "file_name", "json_text", "named", "printable", "printable_lines", "printable_record", "quoted",
 ]  # fmt: skip
 
 # Our commands begin with one of these words, in gdb and in a shell.
@@ -24,6 +24,13 @@ IN_GDB, IN_SHELL = "heap", "gdbheap"
 COMMANDS = tuple((f"'{word} ", f"'\\x{ord(word[0]):02x}{word[1:]} ") for word in (IN_GDB, IN_SHELL))
 # Characters of a name that are shown, and of a text of the target's in a sentence.
 LONGEST, LONGEST_QUOTED = 4000, 60
+# What no name has that stands in a sentence as it is: a quote, a pipe; what ends a clause or a sentence, before a blank
+# or at the end; a dash between blanks; several words in single quotes, as our commands have them.
+FORGING = r"""["`|]|[.;!?][)\]}'>]*(?:\s|$)|\s-+\s|(?<!\w)'[^']*\s[^']*'(?!\w)"""
+# Texts in quotes that they do not close: as a whole, also where it is cut, and as the key of an item or a value.
+TEXT = r"""[bruBRU]{0,2}'[^']*(?<!\\)'|b?"[^"]*(?<!\\)\""""
+WHOLE_TEXT = rf"(?:{TEXT})(?:…?(?: \([\d,]+ in all\))?)"
+KEY = rf"(?<=[\[({{=])(?:{TEXT})(?=[\])}},:])"
 # What stands for a text that is not shown (contents/python/text/disclosure).
 HIDDEN = r"<\w+ of [\d,]+>"
 # Marks that stand on one letter: more of them cover the lines above and below.
@@ -82,13 +89,50 @@ def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
     # Imported here: few sentences need it.
     import re
 
-    if re.fullmatch(HIDDEN, text):
+    if re.fullmatch(HIDDEN, text) or (_is_quoted(text) and len(text) <= most):
         return text
+    text = text[1:-1] if _is_quoted(text) else text
     text = _without_commands(printable(text))
     if len(text) > most:
         text = f"{text[: most // 2]}…{text[-(most // 2) :]}"
     text = text.replace('"', "\\x22")
     return f'"{text[:-1]}\\x5c"' if text.endswith("\\") else f'"{text}"'
+
+
+def named(text: str) -> str:
+    """Return a name that the target chose as it stands in a sentence: as it is where it looks like a name, a type, a
+    path or a text in quotes, else ``quoted``, so that nothing in it reads as our own words."""
+    return quoted(text, LONGEST) if _reads_as_ours(text) else text
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path, in the quotes that ``named`` has put it in."""
+    name = path.rsplit("/", 1)[-1]
+    return f'"{name}' if _is_quoted(path) and name != path else name
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1] and text[-2] != "\\"
+
+
+def _reads_as_ours(text: str) -> bool:
+    """Whether there is anything in it that a name in a sentence may not have."""
+    if text.isascii() and text.isidentifier():
+        return False
+    # Imported here: a short command has no such name.
+    import re
+
+    if re.fullmatch(WHOLE_TEXT, text):
+        return False
+    rest = re.sub(KEY, "", text)
+    return bool(re.search(FORGING, rest)) or (not rest.isascii() and _has_marks(rest))
+
+
+def _has_marks(text: str) -> bool:
+    """Whether it has punctuation of another script, or that of typesetters."""
+    from unicodedata import category
+
+    return any(character > "\x7f" and category(character)[0] == "P" for character in text if character != "…")
 
 
 def _without_commands(text: str) -> str:
@@ -102,9 +146,14 @@ class SeveralLines(str):
     """A text whose line breaks are meant: ``printable_record`` leaves them."""
 
 
+class Sentence(str):
+    """A text of ours, in which names of the target's are ``named`` already, or a line to paste: ``printable_record``
+    leaves its words."""
+
+
 def printable_record(value: T) -> T:
-    """Return an answer with each text in it ``printable`` and without quoted commands; what has none of them stays the
-    same object. Records, lists, tuples and dicts are gone through."""
+    """Return an answer with each text in it ``printable``, ``named`` and without quoted commands; what has none of them
+    stays the same object. Records, lists, tuples and dicts are gone through."""
     change = _CHANGES.get(type(value)) or _change_of(value)
     return value if change is None else change(value)
 
@@ -118,7 +167,7 @@ def _change_of(value: object) -> Callable[[Any], Any] | None:
 
 def _name(text: str) -> str:
     shown = _without_commands(printable(text))
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+    return named(shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…")
 
 
 def _record(record: Any) -> Any:
@@ -152,8 +201,8 @@ def _same(value: Any) -> Any:
 
 
 _CHANGES: dict[type, Callable[[Any], Any]] = {
-    str: _name, SeveralLines: printable_lines, int: _same, float: _same, bool: _same, type(None): _same,
-    list: _items, tuple: _items, dict: _pairs,
+    str: _name, SeveralLines: printable_lines, Sentence: lambda text: Sentence(printable(text)),
+    int: _same, float: _same, bool: _same, type(None): _same, list: _items, tuple: _items, dict: _pairs,
 }  # fmt: skip
 
 

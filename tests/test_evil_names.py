@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from support.evil import FORGED, NAMES, commands, harm
+from support.evil import FORGED, NAMES, commands, forged, harm
 from support.gdb_side import batch, home, needs_gdb, own_lines
 from support.programs import build, gdbheap, interpreter_of, interpreters, python_program, running
 
@@ -59,7 +59,18 @@ from gdbheap.report.words.watch import event_text
 from gdbheap.sampling.current_totals import Table
 from gdbheap.sampling.series import read
 from gdbheap.stacks import StackFrame
-from gdbheap.text import IN_GDB, IN_SHELL, csv_cell, json_text, printable, printable_record, quoted
+from gdbheap.text import (
+    IN_GDB,
+    IN_SHELL,
+    Sentence,
+    csv_cell,
+    file_name,
+    json_text,
+    named,
+    printable,
+    printable_record,
+    quoted,
+)
 from gdbheap.tracing.traced_command import Traced
 from gdbheap.watching.messages import Event
 
@@ -358,6 +369,7 @@ def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) ->
         if noun not in BEGIN_WITH_NAMES:
             found = harm(shown := presented(changed, style)) + commands(shown)
             assert not found, found[:3]
+            assert style.width is not None or not forged(shown), forged(shown)[:3]
         document = presented(changed, style, json=True)
         assert document.isascii() and document.isprintable() and json.loads(document)
 
@@ -382,6 +394,7 @@ def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]
         result = Result(command, options, TargetInfo({}, WARNINGS, [], False, None), answer, answer)
         found = harm(shown := presented(result, style)) + commands(shown)
         assert not found, found[:3]
+        assert style.width is not None or not forged(shown), forged(shown)[:3]
 
 
 @pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
@@ -394,6 +407,7 @@ def test_findings(rng: random.Random, kind: Any) -> None:
         result = Result(COMMANDS[""], Options(), TargetInfo({}, [], [], False, None), answer, answer)
         found = harm(shown := presented(result, style)) + commands(shown)
         assert not found, found[:3]
+        assert style.width is not None or not forged(shown), forged(shown)[:3]
         page = html.unescape(findings_section(printable_record(answer), Style()).body)
         assert not commands(page), page
 
@@ -437,6 +451,9 @@ def test_watch_events(rng: random.Random) -> None:
         event = dataclasses.replace(evil.made(Event), event=kind, files={"core": evil.name()}, time=1.0)
         line = terminal_text(event_text(event, Style()), "utf-8")
         assert "\n" not in line and not harm(line), line
+        # Errors, and paths of files, are sentences and names of ours.
+        ours = dataclasses.replace(event, errors=["it has ended"], files={"core": "/x.core"}, url="http://localhost")
+        assert not forged(line := event_text(ours, Style())), line
 
 
 def test_watch_names_files(targets: Targets, tmp_path: Path) -> None:
@@ -521,6 +538,48 @@ def test_what_stays() -> None:
     """Letters of all scripts, and marks on them as people write them."""
     for text in ("größe", "日本語", "e\u0301", "שָׁלוֹם", "ภาษาไทย", "/tmp/a b", "dict[str, int]", "\\x1b", "🦀"):
         assert printable(text) == text
+
+
+ORDINARY = (
+    "dict[str, int]",
+    "std::map<int, std::vector<foo> >",
+    "cache['Hello. World']",
+    "'Reads. Writes'… (5 in all)",
+    "libx.so.6",
+    "'lctx' in redis-server",
+    "in pymalloc's arenas, which go back only as a whole",
+    "objects in the Java heap (…)",
+    "größe",
+    "stack of thread 12 (worker), in the frame of main: Cache",
+    "{closure#0}",
+    "a.b.<locals>.c",
+    "/tmp/a b/c.txt",
+    "日本語",
+    'd["it\'s"]',
+    "(anonymous namespace)::foo()",
+    "Foo$Bar",
+    "…/x/y",
+    "<str of 1,234>",
+    "-",
+    "",
+)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_names(name: str) -> None:
+    """They stand in sentences as they are."""
+    assert named(name) == name == printable_record(name)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "xyzzy" in name] + [FORGED, "x.", "x - y", "a|b"])
+def test_names_like_sentences(name: str) -> None:
+    """They stand in quotes, once, also in a part of a path and where they are cut; our own sentences do not."""
+    shown = printable_record(name)
+    assert shown[0] == shown[-1] == '"' and '"' not in shown[1:-1]
+    assert printable_record(shown) == shown == named(shown) and not forged(f"held by {shown} of 1")
+    assert not forged(one_line(f"held by {shown}", 20)) and one_line(f"held by {shown}", 20).count('"') in (0, 2)
+    assert file_name(printable_record(f"/a/{name}")).count('"') == 2
+    assert printable_record(Sentence(name)) == name
 
 
 def test_random_texts(rng: random.Random) -> None:

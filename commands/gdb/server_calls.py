@@ -24,6 +24,7 @@ from gdbheap.commands.inferior_calls.inferior_call import (
 )
 from gdbheap.commands.inferior_calls.malloc_stats_call import malloc_stats, prove_stream
 from gdbheap.errors import GdbheapError, one_line
+from gdbheap.text import named
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
@@ -215,7 +216,7 @@ def _is_code(mapping: Mapping) -> bool:
 
 def _stack(thread: gdb.InferiorThread) -> Stack:
     """The counters of the selected thread. Frames that are only inlined have no counter of their own."""
-    name = f"{thread.ptid[1] or thread.ptid[0]} ({one_line(thread.name or '?', 40)})"
+    name = f"{thread.ptid[1] or thread.ptid[0]} ({named(one_line(thread.name or '?', 40))})"
     counters: list[int] = []
     frame: gdb.Frame | None = None
     try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.mutation import malloc_range
 from gdbheap.errors import GdbheapError, one_line
+from gdbheap.text import named
 
 if TYPE_CHECKING:
     from gdbheap.heap import Heap
@@ -126,7 +127,7 @@ class Libc:
         """Where a function or variable is. Raises GdbheapError."""
         found = self.loaded.symbol(name)
         if found is None:
-            raise self.purpose.error(f"{self.loaded.path} has no {name}")
+            raise self.purpose.error(f"{named(self.loaded.path)} has no {name}")
         return found
 
     def has(self, name: str) -> bool:
@@ -180,7 +181,7 @@ def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
 def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
     place = malloc_range(libc.loaded)
     if place is None:
-        raise libc.purpose.error(f"{libc.loaded.path} has no malloc")
+        raise libc.purpose.error(f"{named(libc.loaded.path)} has no malloc")
     start, end = place
     for stack in stacks:
         inside = (at for at, counter in enumerate(stack.counters) if start <= counter < end or start < counter <= end)

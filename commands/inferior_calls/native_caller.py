@@ -20,6 +20,7 @@ from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, Libc, Pu
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, Unsupported, one_line
 from gdbheap.targets.stack_mappings import find_stacks
 from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
+from gdbheap.text import named
 
 if TYPE_CHECKING:
     from gdbheap.targets.process import Process
@@ -143,7 +144,7 @@ class NativeCaller:
             place = code.find(RESTORER)
             if place >= 0:
                 return start + place
-        raise self._purpose.error(f"{self._libc.loaded.path} has no code that returns from a signal handler")
+        raise self._purpose.error(f"{named(self._libc.loaded.path)} has no code that returns from a signal handler")
 
     def _find_keeper(self) -> _Keeper:
         for path in dict.fromkeys([self._libc.loaded.path, *(loaded.path for loaded in self._target.objects)]):
@@ -393,4 +394,4 @@ def _waits(look: _native.ThreadLook) -> bool:
 
 
 def _name(thread: Thread) -> str:
-    return f"{thread.tid} ({one_line(thread.name or '?', 40)})"
+    return f"{thread.tid} ({named(one_line(thread.name or '?', 40))})"

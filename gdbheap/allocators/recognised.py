@@ -18,6 +18,7 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.target import AT_ENTRY, Target
 from gdbheap.targets.unseen_files import about
+from gdbheap.text import named
 
 META_AREA_HEAD = 56
 MAX_DATA_BYTES = 4 << 20
@@ -152,7 +153,7 @@ def no_glibc(target: Target) -> str:
     """Why there is no glibc malloc: one line."""
     musl = _musl(target)
     if musl is not None:
-        where = f"{one_line(musl.path)}, {musl.evidence}"
+        where = f"{named(one_line(musl.path))}, {musl.evidence}"
         return f"malloc here is musl's ({where}), not glibc's"
     if target.unseen:
         return f"no glibc malloc is to be seen, because {about(target.unseen)}"

@@ -20,6 +20,7 @@ from gdbheap.layout.tables import table
 from gdbheap.targets.elf import LoadedObject, notes_in
 from gdbheap.targets.mappings import KERNELS, Mapping
 from gdbheap.targets.target import AT_ENTRY, Target
+from gdbheap.text import Sentence, named
 
 NAME_LIMIT = 64
 PID, LISTENER = "{pid}", "{listener}"
@@ -143,13 +144,14 @@ def find_runtimes(target: Target, other: bool) -> list[Runtime]:
 
 def _find(target: Target, kind: Kind) -> Runtime | None:
     """By structure first, then by names. What a library of the kind is loaded into is not asked for its functions."""
-    named = next((mapping for mapping in target.mappings if kind.names(mapping)), None)
+    found = next((mapping for mapping in target.mappings if kind.names(mapping)), None)
     path, evidence = next(_evidence(target, kind), ("", ""))
-    if not evidence and named is None:
+    if not evidence and found is None:
         return None
     if not evidence:
-        path, evidence = target.exe or "", f"its mappings are named {one_line(named.path if named else '', NAME_LIMIT)}"
-    return Runtime(kind, path, evidence, target.exe or "", named is not None)
+        name = one_line(found.path if found else "", NAME_LIMIT)
+        path, evidence = target.exe or "", Sentence(f"its mappings are named {named(name)}")
+    return Runtime(kind, path, evidence, target.exe or "", found is not None)
 
 
 def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
@@ -177,4 +179,5 @@ def not_python(target: Target) -> str | None:
     found = next((runtime for runtime in find_runtimes(target, False) if runtime.kind.id == "pypy"), None)
     if found is None:
         return None
-    return f"PyPy, not supported ({one_line(found.path)}, {found.evidence}): this command is about CPython's objects"
+    where = f"{named(one_line(found.path))}, {found.evidence}"
+    return f"PyPy, not supported ({where}): this command is about CPython's objects"

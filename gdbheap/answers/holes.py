@@ -16,6 +16,7 @@ from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.fit import Fit, fit
 from gdbheap.heap import Heap
 from gdbheap.stacks import Made
+from gdbheap.text import Sentence
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     fitted = None if request is None else fit(heap, request)
     shown = _named(heap, found if top is None else found[:top])
     having = {hole.allocator for hole in found}
-    why = [allocator.why_holes_stay for allocator in heap.allocators if allocator.name in having]
+    why: list[str] = [Sentence(allocator.why_holes_stay) for allocator in heap.allocators if allocator.name in having]
     return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum, fitted, why)
 
 

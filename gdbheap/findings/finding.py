@@ -33,6 +33,7 @@ from gdbheap.host.procfs import PROC, TEXT_LIMIT, parse_status
 from gdbheap.host.program_name import command_words
 from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
+from gdbheap.text import Sentence
 
 # The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
@@ -178,7 +179,7 @@ class Evidence:
             return []
         words = command_words(target.arguments, target.exe, executed_file(target))
         line = f"gdbheap trace -o calls.log -- {shlex.join(words)}{_where(target.proc, words)}"
-        return [line, "gdbheap replay calls.log --what-if"] if words and len(line) <= MAX_LINE else []
+        return [Sentence(line), "gdbheap replay calls.log --what-if"] if words and len(line) <= MAX_LINE else []
 
     @cached_property
     def unused_arenas(self) -> set[int]:
@@ -191,7 +192,8 @@ class Evidence:
         """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
         if the command ``calls`` into a process and there is only a core."""
         target = self.heap.target
-        return [] if calls and target.kind != "process" else target.command_lines(noun, *options)
+        lines = [] if calls and target.kind != "process" else target.command_lines(noun, *options)
+        return [Sentence(line) for line in lines]
 
     @cached_property
     def lines(self) -> list[LedgerLine]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gdbheap.text import Sentence
+
 MMAP_THRESHOLD = {"MALLOC_MMAP_THRESHOLD_": "131072"}
 TRIM_THRESHOLD = {"MALLOC_TRIM_THRESHOLD_": "131072"}
 NO_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
@@ -9,7 +11,7 @@ NO_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 
 def lines_to_paste(environment: dict[str, str]) -> list[str]:
     """How each setting is written in a shell, a systemd unit, for ``docker run`` and below a container's ``env:``."""
-    return [line for name, value in environment.items() for line in _lines(name, value)]
+    return [Sentence(line) for name, value in environment.items() for line in _lines(name, value)]
 
 
 def _lines(name: str, value: str) -> list[str]:

@@ -10,6 +10,7 @@ from gdbheap.findings import Evidence
 from gdbheap.first_page.main_holders import MainHolders, most_is_imported, seconds_for
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import PROC
+from gdbheap.text import Sentence
 
 __all__ = ["next_lines"]
 
@@ -56,7 +57,7 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ())
 
 
 def _commented(lines: list[str], reason: str) -> list[str]:
-    return [f"{line}  # {reason}" for line in lines]
+    return [Sentence(f"{line}  # {reason}") for line in lines]
 
 
 def children_of(heap: Heap) -> int:

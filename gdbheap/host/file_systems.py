@@ -17,6 +17,7 @@ from gdbheap.errors import one_line
 from gdbheap.files import hold_file, open_regular, regular_descriptor
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.host.procfs import PROC, ProcessFolder
+from gdbheap.text import named
 
 __all__ = ["FileSystems", "device_of_memory", "find_answering", "is_trusted", "mounter_of", "own_mounts"]
 
@@ -61,7 +62,7 @@ class FileSystems:
         if not self._late:
             return []
         rest = f" and {len(self._late) - 1} more files" if len(self._late) > 1 else ""
-        return [f"nobody answers for {one_line(self._late[0])}{rest}: what they hold is missing"]
+        return [f"nobody answers for {named(one_line(self._late[0]))}{rest}: what they hold is missing"]
 
     def hold(self, path: str) -> HeldFile:
         """Hold the file with a path that the target names by O_PATH; its descriptor is the caller's to close. Raises

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.text import Sentence
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -22,9 +24,10 @@ class Facts:
         self._facts: dict[str, Fact] = {}
 
     def add(self, fact: str, value: object, source: str, confirmed: str | None = None) -> None:
-        """State a fact; a later statement of the same name replaces the earlier one."""
+        """State a fact; a later statement of the same name replaces the earlier one. ``source``: words of ours, in
+        which names are ``named``."""
         text = f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
-        self._facts[fact] = Fact(fact, text, source, confirmed)
+        self._facts[fact] = Fact(fact, text, Sentence(source), confirmed)
 
     def take(self, others: Facts) -> None:
         """State what ``others`` state."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gdbheap.errors import one_line
+from gdbheap.text import named
 
 CAP_SYS_PTRACE = 1 << 19
 # How a container beside the program's gets what it needs; docs/containers.md.
@@ -49,7 +50,7 @@ class Facts:
     @property
     def process(self) -> str:
         """``process 1234 (python3)``."""
-        return f"process {self.pid} ({self.name})" if self.name else f"process {self.pid}"
+        return f"process {self.pid} ({named(self.name)})" if self.name else f"process {self.pid}"
 
     @property
     def may_trace_all(self) -> bool:
@@ -74,7 +75,7 @@ def traced(facts: Facts) -> str | None:
     """A process has one tracer at a time; inside gdb that is the process in which gdbheap runs."""
     if facts.tracer in (0, facts.own_pid):
         return None
-    who = f"{facts.tracer_name} (process {facts.tracer})" if facts.tracer_name else f"process {facts.tracer}"
+    who = f"{named(facts.tracer_name)} (process {facts.tracer})" if facts.tracer_name else f"process {facts.tracer}"
     return f"{facts.process} is already traced by {who}: detach or end that one first, or use gdbheap inside it"
 
 

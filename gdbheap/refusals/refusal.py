@@ -19,6 +19,7 @@ from gdbheap.machines import image
 from gdbheap.machines.machine import READ_TITLES, X86_64, Machine, machine_of
 from gdbheap.refusals import causes
 from gdbheap.refusals.causes import Facts
+from gdbheap.text import named
 
 Answer = TypeVar("Answer")
 
@@ -144,7 +145,7 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
     if _number(status.get("Threads")) > 1:
         return f"the first thread of {process} has ended, which hides the memory of the others: give a core of it"
     parent = _number(status.get("PPid"))
-    who = f"{_process_name(parent) or '?'} (process {parent})"
+    who = f"{named(_process_name(parent) or '?')} (process {parent})"
     return f"{process} is a zombie: its memory is gone and only {who} can collect it: give a core, if it left one"
 
 

@@ -23,6 +23,7 @@ from gdbheap.machines import image
 from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
 from gdbheap.targets.mappings import Mapping, Mappings
 from gdbheap.targets.ranges import Ranges, holds, intersect, joined
+from gdbheap.text import named
 
 if TYPE_CHECKING:
     from gdbheap._native import Space
@@ -105,7 +106,7 @@ class ElfFile:
         with self.open() as stream:
             header = image.parse_header(stream.read(image.HEADER_SIZE))
             if header is None or machine_of(header) is None:
-                raise ValueError(f"{path} is not an ELF file for {READ_TITLES}")
+                raise ValueError(f"{named(path)} is not an ELF file for {READ_TITLES}")
             self.entry, self.phnum = header.entry, header.phnum
             size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
             self.segments = image.parse_segments(read_at(stream, header.phoff, size))

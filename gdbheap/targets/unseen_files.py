@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gdbheap.errors import one_line
+from gdbheap.text import named
 
 REMEDY = "--exe=FILE or --sysroot=FOLDER says where"
 NAMED = 4
@@ -27,7 +28,7 @@ class UnseenFile:
     @property
     def name(self) -> str:
         """The last part of its path, on one line."""
-        return one_line(os.path.basename(self.path), NAME_LIMIT)
+        return named(one_line(os.path.basename(self.path), NAME_LIMIT))
 
 
 def about(unseen: Sequence[UnseenFile]) -> str:

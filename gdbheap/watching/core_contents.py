@@ -23,6 +23,7 @@ from gdbheap.targets.core import read_segment_table
 from gdbheap.targets.mappings import Mapping, Mappings, parse_smaps
 from gdbheap.targets.ranges import Ranges, containing, joined
 from gdbheap.targets.running_memory import find_unanswered
+from gdbheap.text import named
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 
@@ -84,7 +85,7 @@ def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
     """Raise Unsupported where a file is mapped whose pages another user's program may never answer for: gdb would wait,
     and the process with it."""
     for mapping in find_unanswered(process, mappings, _kernel_devices()):
-        raise Unsupported(f"gdb would wait for {mapping.name}, a file that another user's program serves (FUSE)")
+        raise Unsupported(f"gdb would wait for {named(mapping.name)}, a file that another user's program serves (FUSE)")
 
 
 def _kernel_devices() -> set[str]:

@@ -28,9 +28,18 @@ NAMES = (
     "x" * 9_000,
     "'heap xyzzy --yes' gives it back (safe), and 'gdbheap xyzzy' too",
     "root\" of 'heap xyzzy --yes' is lost\\",
+    "x. Run curl xyzzy|sh to have it back",
+    "/x/y; run curl xyzzy as root/z.so",
+    "'curl xyzzy' gives it back",
+    "it's free - run curl xyzzy: that's all",
+    'x", and then: run curl xyzzy now. "y',
+    "x\u3002Run `curl xyzzy`",
 )
 # A command of ours that only such a name says.
 _COMMAND = re.compile(r"'(?:gdb)?heap xyzzy")
+# Advice of ours that only such a name gives, and texts in quotes.
+_ADVICE = re.compile(r"curl xyzzy|gives it back \(safe\)|is healthy\.")
+_QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)(?=[\])},:]|$)")
 # What a terminal may be sent besides lines: our own styles, as the user's palette has them.
 _STYLE = re.compile(r"\x1b\[(?:0|1|2|3[1-6]|1;31)m")
 MARKS = 4
@@ -56,6 +65,14 @@ def harm(text: str, plain_lines: bool = True) -> list[str]:
 def commands(text: str) -> list[str]:
     """Return the commands of ours in output that a name says, in the quotes that our sentences have."""
     return [text[max(one.start() - 60, 0) : one.end()] for one in _COMMAND.finditer(plain(text))]
+
+
+def forged(text: str) -> list[str]:
+    """Return what stands outside of quotes in output and reads as advice of ours that only a name gives. Warnings are
+    sentences of ours. The output is not cut: that might leave a quote open."""
+    lines = (line for line in plain(text).split("\n") if not line.startswith("Warning: "))
+    shown = "\n".join(_QUOTED.sub("~", line) for line in lines)
+    return [shown[max(one.start() - 90, 0) : one.end()] for one in _ADVICE.finditer(shown)]
 
 
 def _marks(text: str) -> str:

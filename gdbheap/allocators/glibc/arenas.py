@@ -29,6 +29,7 @@ from gdbheap.layout.facts import Facts
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Damage, Target
+from gdbheap.text import named
 
 HEAP_MAX = 64 << 20
 HUGE_HEAP_PAGES = 4
@@ -147,7 +148,7 @@ class Glibc:
         )
         self.version = _version(self.libc)
         if self.version:
-            facts.add("glibc", self.version, f"text of {self.libc.path}, whose build-id is the one in memory")
+            facts.add("glibc", self.version, f"text of {named(self.libc.path)}, whose build-id is the one in memory")
         self._chunks: _native.Chunks | None = None
         self._mapped: list[MappedChunk] | None = None
 

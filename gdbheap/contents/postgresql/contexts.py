@@ -27,6 +27,7 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import containing
 from gdbheap.targets.target import Damage, Target
+from gdbheap.text import named
 
 CONTEXT = "context"
 TABLE = "postgresql"
@@ -157,7 +158,7 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
     reader = _Reader(target, facts)
     top = _top(target, program, reader)
     if top is None:
-        raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {program.path}")
+        raise Unsupported(f"no {TOP} was found: tried the symbol, and pointers in the data of {named(program.path)}")
     found = list(reader.tree(top))
     _check_apart(found)
     target.damage.extend(reader.damage)

@@ -28,15 +28,16 @@ def _text(figures: JemallocUnused) -> str:
 
 
 def _advice(figures: JemallocUnused) -> str:
-    """The calls and the variable have the prefix of the build."""
+    """The calls and the variable have the prefix of the build, which may be anything: it is named where it can be."""
+    variable = figures.variable if (figures.variable or "").isidentifier() else None
     if _is_arrows(figures.owners):
-        return ARROW.format(variable=figures.variable or PLAIN)
-    prefix = (figures.variable or PLAIN)[: -len(PLAIN)]
+        return ARROW.format(variable=variable or PLAIN)
+    prefix = (variable or PLAIN)[: -len(PLAIN)]
     return ADVICE.format(
         call=f"{prefix.lower()}mallctl",
-        purge=f", or '{figures.server}-cli MEMORY PURGE'" if figures.server else "",
-        variable=figures.variable or PLAIN,
-        unknown="" if figures.variable else ", with the prefix of its build",
+        purge=f", or '{figures.server}-cli MEMORY PURGE'" if (figures.server or "").isidentifier() else "",
+        variable=variable or PLAIN,
+        unknown="" if variable else ", with the prefix of its build",
     )
 
 

@@ -14,6 +14,7 @@ from gdbheap.report.page.target import moment
 from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.call_stats import told as told_of_calls
+from gdbheap.text import file_name, printable_record
 
 if TYPE_CHECKING:
     from gdbheap.tracing.call_stacks import CallStacks
@@ -54,7 +55,8 @@ SITES = (
 
 def calls_page(found: CallStats, stacks: CallStacks | None, why: str) -> bytes:
     """The page. ``stacks``: of what was in use when that was most, None and ``why`` where the log has none."""
-    program = found.exe.rsplit("/", 1)[-1] or "an unknown program"
+    found = printable_record(found)
+    program = file_name(found.exe) or "an unknown program"
     title = f"Calls of process {found.pid} ({program})"
     began = f"Recorded from {moment(stacks.began / 1e9)} on. " if stacks is not None else ""
     said = (

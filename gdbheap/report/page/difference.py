@@ -13,6 +13,7 @@ from gdbheap.report.text.numbers import arena_text, size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.difference import conclusion, heading, holder_text, limit_sentence, owner_text
 from gdbheap.report.words.holder_changes import now_text
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.snapshots.difference import Difference
@@ -54,6 +55,7 @@ LOOKS = (Column("number", "look"), Column("time", "when"), Column("what", "what"
 
 def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
     """The page; its second half is about the last look alone."""
+    answer = printable_record(answer)
     count = len(answer.looks)
     name = title_of(answer.looks[-1].program, answer.looks[-1].target)
     title = f"{'What changed' if count == 2 else 'What rose'} in {name}"

@@ -18,6 +18,7 @@ from gdbheap.report.words.processes import (
     verdict_line,
     written_kinds,
 )
+from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
     from gdbheap.processes.family import Family, Member
@@ -39,6 +40,7 @@ TYPES = (
 
 def processes_page(found: Family, time: float) -> bytes:
     """The page, of a moment."""
+    found = printable_record(found)
     style = Style()
     title = f"Memory of {counted(len(found.processes), 'process', 'processes')}"
     told = [counts_sentence(found, style), *(advice_sentence(row, style) for row in found.advice)]

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from gdbheap.errors import one_line
+from gdbheap.text import named
 
 __all__ = ["program_text"]
 
@@ -14,4 +15,4 @@ LENGTH = 80
 
 def program_text(words: Sequence[str], exe: str) -> str:
     """The words that it was started with, as in a shell and cut short; its file where they are not known."""
-    return one_line(shlex.join(words) or exe, LENGTH)
+    return named(one_line(shlex.join(words) or exe, LENGTH))

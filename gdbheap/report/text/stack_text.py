@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gdbheap.report.text.style import Style
+from gdbheap.text import file_name
 
 if TYPE_CHECKING:
     from gdbheap.stacks import StackFrame
@@ -35,6 +35,6 @@ def short_frames(frames: Sequence[StackFrame]) -> list[str]:
 
 
 def _line(frame: StackFrame) -> str:
-    name, file = frame.name, os.path.basename(frame.file)
+    name, file = frame.name, file_name(frame.file)
     line = "" if frame.line is None else f":{frame.line}"
     return f"    {name} ({file}{line})" if file else f"    {name}"

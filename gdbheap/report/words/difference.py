@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -17,6 +16,7 @@ from gdbheap.report.words.holder_changes import signed as _signed
 from gdbheap.report.words.verdict import program_text
 from gdbheap.snapshots.blocks import BlockChange
 from gdbheap.snapshots.difference import Compared, Difference, OwnerChange
+from gdbheap.text import file_name
 
 __all__ = ["conclusion", "heading", "holder_text", "limit_sentence", "owner_text", "render"]
 
@@ -83,7 +83,7 @@ def heading(answer: Difference, style: Style) -> str:
 
 def _name(look: Compared) -> str:
     target = look.target
-    program = look.program or os.path.basename(target.get("exe") or "") or "an unknown program"
+    program = look.program or file_name(target.get("exe") or "") or "an unknown program"
     if target.get("kind") == "process":
         return program_text(program, target.get("pid"))
     return f"core {target.get('core') or '?'} of {program_text(program, target.get('pid'))}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.report.text.numbers import address_text, count_text, counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
+from gdbheap.text import file_name
 
 if TYPE_CHECKING:
     from gdbheap.answers.tasks import Listed, Row, Step, Tasks, Waiting
@@ -73,7 +74,7 @@ def _step(step: Step) -> str:
 
 
 def _place(file: str, line: int | None) -> str:
-    name = file.rsplit("/", 1)[-1]
+    name = file_name(file)
     return "-" if not file else name if line is None else f"{name}:{line}"
 
 

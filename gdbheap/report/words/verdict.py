@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gdbheap.findings.holder.rule import FILE, SHARED
 from gdbheap.report.text.numbers import listed
 from gdbheap.report.text.style import Style
-from gdbheap.text import quoted
+from gdbheap.text import Sentence, quoted
 
 if TYPE_CHECKING:
     from gdbheap.first_page.ledger import Ledger
@@ -31,7 +31,7 @@ def verdict(answer: Ledger, style: Style) -> str:
 
 def plain_verdict(answer: Ledger) -> str:
     """Return it as a document has it."""
-    return verdict(answer, Style(rss=answer.rss.bytes))
+    return Sentence(verdict(answer, Style(rss=answer.rss.bytes)))
 
 
 def program_text(program: str, pid: int | None) -> str:

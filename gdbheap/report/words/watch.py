@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from gdbheap.errors import one_line
 from gdbheap.report.text.numbers import counted, duration_text
 from gdbheap.report.text.style import Style
 from gdbheap.stacks import PYTHON, StackFrame
+from gdbheap.text import printable_record
 from gdbheap.watching.messages import Event, Limit
 from gdbheap.watching.triggers import Cause
 
@@ -37,7 +39,9 @@ def event_text(event: Event, style: Style) -> str:
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
             "acted": _acted}[event.event]  # fmt: skip
-    said = tell(event, style)
+    # Errors are sentences, and paths of files are ours.
+    named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
+    said = tell(named_event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
 
 
