@@ -161,7 +161,8 @@ def test_more_blocks_than_the_budget_allows(tmp_path: Path) -> None:
 def test_growth_while_it_looks(tmp_path: Path) -> None:
     """The page says by how much RSS grew after the stop, and nothing of a process that did not grow."""
     with running([sys.executable, "-c", GROWS], tmp_path) as target:
-        pages = (ask("", str(target.pid)) for _ in range(20))
+        # A process that is inside of a system call for long, as on a loaded host, has no figure for that moment.
+        pages = (page for page in (ask("", str(target.pid)) for _ in range(20)) if page["meanwhile"] is not None)
         page = next(page for page in pages if page["meanwhile"]["rss"] > max(MIB, page["rss"]["bytes"] // 100))
     with running([sys.executable, "-c", KEEPS], tmp_path) as target:
         idle, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
