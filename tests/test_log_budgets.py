@@ -226,6 +226,37 @@ def test_a_log_has_no_block_written(tmp_path: Path) -> None:
     assert (found.usable or 0) > 200 * MEGA > 8 * (found.peak_rss or 0) > 0
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1:glibc.malloc.perturb=165", "1:glibc.rtld.optional_static_tls=1", "1\0", "1\ud800", "1 sh", "$(id)", "", "-1",
+        "x", "0x", "\u0661", "9" * 400,
+    ],
+)  # fmt: skip
+def test_a_log_sets_numbers_alone(value: str, tmp_path: Path) -> None:
+    """What is no number is neither passed on nor shown as something to paste, in whatever variable it is."""
+    path = log(tmp_path / "calls", [large_blocks(200, MEGA)])
+    for environment in (
+        {"MALLOC_ARENA_MAX": value, "MALLOC_TOP_PAD_": "0x1F"},
+        {"GLIBC_TUNABLES": f"glibc.malloc.mmap_max={value}:glibc.malloc.top_pad=0x1F"},
+        {"GLIBC_TUNABLES": f"glibc.malloc.{value}=1:glibc.malloc.check=3:glibc.malloc.top_pad=0x1F"},
+    ):
+        setting = recorded_setting(Recorded(1234, 1, "/bin/true", "", ["true"], environment))
+        pairs = [part.partition("=")[::2] for part in setting.tuned.split(":")]
+        assert [pair for pair in pairs if pair != ("glibc.malloc.mmap_max", "1")] == [("glibc.malloc.top_pad", "0x1F")]
+    with planned(path, None, False, False) as job:
+        found, _last = run(job, setting)
+    assert found.failure is None and (found.peak_rss or 0) < 50 * MEGA
+
+
+def test_a_log_takes_no_huge_pages_of_the_machine() -> None:
+    """Those of the pool are everybody's; what a program asks the kernel to make of its own is repeated."""
+    for value, repeated in (("0", "0"), ("1", "1"), ("2", "1"), ("0x40000000", "1")):
+        environment = {"GLIBC_TUNABLES": f"glibc.malloc.hugetlb={value}"}
+        setting = recorded_setting(Recorded(1, 1, "/bin/true", "", [], environment))
+        assert setting.tuned == f"glibc.malloc.hugetlb={repeated}"
+
+
 def test_a_replay_leaves_threads_to_others(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that exist at once are limited by what the machine has left."""
     count = rng.randrange(10, 40)

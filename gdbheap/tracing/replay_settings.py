@@ -21,8 +21,17 @@ __all__ = ["GLIBC", "PREFIX", "Setting", "found_allocators", "library_of", "reco
 GLIBC = "glibc"
 PREFIX = "glibc.malloc."
 TUNABLES = "GLIBC_TUNABLES"
-# By which glibc writes to all that it hands out. It moves no block, and would have a replay touch all of them.
-PERTURB = f"{PREFIX}perturb"
+HUGE = f"{PREFIX}hugetlb"
+# What a log may set, and to what. Not perturb and check: glibc then writes to what it hands out, which moves no block
+# and would have a replay touch all of them.
+RECORDED = frozenset(
+    PREFIX + name
+    for name in (
+        "arena_max", "arena_test", "hugetlb", "mmap_max", "mmap_threshold", "mxfast", "tcache_count", "tcache_max",
+        "tcache_unsorted_limit", "top_pad", "trim_threshold",
+    )
+)  # fmt: skip
+NUMBER = re.compile(r"0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]{1,16}")
 # Also how glibc was set before it had tunables (malloc/arena.c, elf/dl-tunables.list), by the names of these.
 ALIASES = {
     "MALLOC_ARENA_MAX": "arena_max",
@@ -82,13 +91,17 @@ class Setting:
 
 
 def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
-    """Return how the program itself ran but for PERTURB, or with the allocator that the user names. Raises UsageError
-    where a log names a library that is none of LIBRARIES: a library that is loaded runs."""
+    """Return how the program itself ran, as far as RECORDED tunables say with a NUMBER, or with the allocator that the
+    user names. Raises UsageError where a log names a library that is none of LIBRARIES: a library that is loaded runs.
+    """
     library = _recorded_library(who.malloc) if allocator is None else library_of(allocator)
     aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
     parts = (part.partition("=") for part in who.environment.get(TUNABLES, "").split(":"))
-    tunables = {**aliases, **{name: value for name, _, value in parts if name.startswith(PREFIX) and value}}
-    tunables.pop(PERTURB, None)
+    said = {**aliases, **{name: value for name, _, value in parts}}
+    tunables = {name: value for name, value in said.items() if name in RECORDED and NUMBER.fullmatch(value)}
+    if int(tunables.get(HUGE, "0"), 0) > 1:
+        # Pages of the machine's pool, which nobody else could have meanwhile.
+        tunables[HUGE] = "1"
     return Setting(library, tunables)
 
 
