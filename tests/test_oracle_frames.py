@@ -102,7 +102,22 @@ def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
     assert f"{rows:,} x {columns}" in text and "column price" in text and "not one word" in text
     # Classes that have these names and nothing else.
     assert "17 polars.DataFrame" in text and "3 objects that look like arrays or tables are left out" in text
-    assert "column price" in hidden and "not one word" not in hidden
+    assert "column <str of 5>" in hidden and "price" not in hidden and "not one word" not in hidden
+
+
+def test_labels_are_data(rng: random.Random, tmp_path: Path) -> None:
+    """Labels are as secret as values, which pivoting makes labels of, also where they look like names in code."""
+    secret = "".join(rng.choice("bcdfghjklmnpqrstvwxz") for _ in range(8))
+    command = [python_with("pandas", "polars", "pyarrow"), str(SOURCES / "labels.py"), secret]
+    with running(command, tmp_path) as target:
+        lines = [["owners", str(target.pid), "--by=array", "--top=all", *form] for form in ([], ["--json"])]
+        open_ones, hidden = ([gdbheap(*line, *more).stdout for line in lines] for more in ([], ["--no-text"]))
+    for text in open_ones:
+        kinds = [f"{secret}{kind}" for kind in ("0", "1", "_of_series", "_of_struct", "_of_table")]
+        assert all(kind in text for kind in kinds), text
+    assert json.loads(hidden[1])["count"] == json.loads(open_ones[1])["count"] >= 5
+    assert all(secret not in text for text in hidden)
+    assert "list<item: struct<<str of 18>: int64>>" in hidden[0]
 
 
 def test_hostile_arrays(rng: random.Random, tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ DECIMAL = {"Decimal32Type": 32, "Decimal64Type": 64, "Decimal128Type": 128, "Dec
 BINARY = {"StringType": ("string", 4), "BinaryType": ("binary", 4), "LargeStringType": ("large_string", 8),
           "LargeBinaryType": ("large_binary", 8)}  # fmt: skip
 LISTS = {"ListType": ("list", 4), "MapType": ("map", 4), "LargeListType": ("large_list", 8)}
+# What Arrow itself names the values of lists.
+OF_LISTS = ("item", "element")
 TEXTS = ("string", "large_string")
 BITS = 8
 
@@ -195,7 +197,7 @@ class Arrow:
         if self._classes.name(schema) != "arrow::Schema":
             raise NotBelieved
         fields = self._pointers(self._at(schema, SCHEMA_FIELDS), 0, MAX_COLUMNS)
-        return [self._field(field)[0] for field in fields]
+        return [self._shown(self._field(field)[0]) for field in fields]
 
     def _field(self, address: int) -> tuple[str, int]:
         """Its name and its type: behind a std::string of four words, or of one."""
@@ -205,9 +207,12 @@ class Arrow:
         for place in FIELD_TYPES:
             kind = self._at(address, place)
             if self._is_type(kind):
-                name = self._string(address + FIELD_NAME * self._word, place == FIELD_TYPES[0])
-                return self._fields.repr.disclosure.name(name), kind
+                return self._string(address + FIELD_NAME * self._word, place == FIELD_TYPES[0]), kind
         raise NotBelieved
+
+    def _shown(self, name: str) -> str:
+        """A label is data, as values are."""
+        return self._fields.repr.disclosure.text(name)
 
     def _string(self, address: int, is_long: bool) -> str:
         """A std::string: a pointer and a length, or a pointer behind three words, the first of them the length."""
@@ -404,13 +409,14 @@ class Arrow:
             except (Fault, NotBelieved, OverflowError):
                 continue
             if found.isprintable():
-                return found if found == "UTC" or not found else self._fields.repr.disclosure.name(found)
+                return found if found == "UTC" or not found else self._shown(found)
         raise NotBelieved
 
     def _nested(self, name: str, kind: int, depth: int) -> str:
         fields = [self._field(field) for field in self._pointers(self._after(kind, TYPE_CHILDREN), 0, MAX_COLUMNS)]
-        inner = [(label, self._type_text(one, depth + 1)) for label, one in fields]
-        shown = ", ".join(f"{label}: {text}" for label, text in inner)
+        own = OF_LISTS if name in LISTS or name == "FixedSizeListType" else ()
+        labels = [label if label in own else self._shown(label) for label, _one in fields]
+        shown = ", ".join(f"{label}: {self._type_text(one, depth + 1)}" for label, (_, one) in zip(labels, fields))
         if name == "MapType" and len(fields) == 1:
             pairs = self._pointers(self._after(fields[0][1], TYPE_CHILDREN), 0, 2)
             return f"map<{', '.join(self._type_text(self._field(one)[1], depth + 2) for one in pairs)}>"

@@ -326,7 +326,10 @@ class DataFrames:
         self._spend(count)
         kinds = self._fields.kinds_of(address)
         if "pandas.RangeIndex" in kinds:
-            return [str(number) for number in islice(self._range(address)[0], count)]
+            numbers = self._range(address)[0]
+            # Plain places tell nothing.
+            is_plain = (numbers.start, numbers.step) == (0, 1)
+            return [str(number) if is_plain else self._shown(str(number)) for number in islice(numbers, count)]
         if "pandas.MultiIndex" in kinds:
             return self._tuples(address, count)
         data = self._fields.attribute(address, "_data")
@@ -360,8 +363,8 @@ class DataFrames:
         return found
 
     def _shown(self, text: str) -> str:
-        """A label is a name, whose contents may not be to be shown."""
-        return self._fields.repr.disclosure.name(text)
+        """A label is data as values are, also where it looks like a name: pivoting makes labels of values."""
+        return self._fields.repr.disclosure.text(text)
 
     def _own_name(self, address: int) -> str | None:
         """Of a Series or an Index."""
@@ -435,7 +438,8 @@ class DataFrames:
         kind = self._fields.type_name(address) if address else ""
         key = self._fields.attributes(address).get("key", 0) if address else 0
         if key:
-            return self._shown(self._fields.text(key))
+            name = self._fields.text(key)
+            return name if name == "UTC" else self._shown(name)
         return "UTC" if kind.rpartition(".")[2] in ("UTC", "timezone") and self._is_utc(address, kind) else "tz"
 
     def _is_utc(self, address: int, kind: str) -> bool:

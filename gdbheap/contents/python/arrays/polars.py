@@ -434,7 +434,7 @@ class Polars:
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])
 
     def _shown(self, name: str) -> str:
-        return self._fields.repr.disclosure.name(name)
+        return self._fields.repr.disclosure.text(name)
 
     def _compact(self, words: list[int]) -> str | None:
         """A compact_str's text; None where the three words are none."""
