@@ -16,6 +16,9 @@ from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, run
 
 from gdbheap.commands.surface.options import Writing, file_mode
 from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.errors import UsageError
+from gdbheap.export.looks import check
+from gdbheap.export.partitions import _is_local, parse_partition, put
 
 VICTIM = b"what must not change\n"
 
@@ -134,6 +137,42 @@ def test_planted_for_commands(kind: str, target: Running, given: Path, shared: P
     assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "") and "link" in done.stderr, done.stderr
     assert all(os.path.islink(path) for path in paths) and victim.read_bytes() == VICTIM
     assert set(os.listdir(shared)) == known | {os.path.basename(path) for path in paths}
+
+
+LOCAL = ("file://{}", "local://{}", "dir::file://{}", "simplecache::file://{}", "dir::local://{}", "c://{}", "://{}")
+
+
+@needs_root
+@pytest.mark.parametrize("form", LOCAL)
+def test_no_url_of_files(form: str, target: Running, shared: Path) -> None:
+    """Files of this machine are written by our rules alone: a URL that leads there is refused before the process is
+    looked at, and when something is put, and a planted link is not followed."""
+    pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
+    url, victim, place_of_data = form.format(f"{shared}/heaps"), shared / "victim", "types/pid=1/data.csv"
+    link = shared / "heaps" / place_of_data
+    planted(lambda: [os.makedirs(link.parent), os.symlink(victim, link)])
+    (shared / "rows").write_bytes(b"rows")
+    with pytest.raises(UsageError):
+        put(url, {place_of_data: str(shared / "rows")}, 0o600)
+    with pytest.raises(UsageError):
+        check(url, "csv", parse_partition("pid"))
+    if form == LOCAL[0]:
+        done = gdbheap("export", str(target.pid), "-o", url, "--partition=pid", "--format=csv")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"gdbheap: {url} leads to files of this machine: name the folder by its path\n"
+    assert victim.read_bytes() == VICTIM and os.listdir(link.parent) == [link.name] and link.is_symlink()
+
+
+def test_no_system_around_files() -> None:
+    """Whatever name a system has, and whatever it answers of itself: one that is about files of this machine is known,
+    others are not taken for one."""
+    fsspec = pytest.importorskip("fsspec", reason="the extra gdbheap[remote] is not installed")
+    files, memory = fsspec.filesystem("file"), fsspec.filesystem("memory")
+    for kind, more in (("dir", {"path": "/tmp"}), ("simplecache", {}), ("filecache", {}), ("blockcache", {})):
+        assert _is_local(fsspec.filesystem(kind, fs=files, **more)), kind
+        assert not _is_local(fsspec.filesystem(kind, fs=memory, **more)), kind
+    inner = fsspec.filesystem("dir", fs=files, path="/tmp")
+    assert _is_local(fsspec.filesystem("simplecache", fs=inner)) and _is_local(files) and not _is_local(memory)
 
 
 MAKING = "open,openat,openat2,creat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,mkdir,mkdirat,truncate"

@@ -15,7 +15,7 @@ from gdbheap.export.arrow import pyarrow
 from gdbheap.export.declaration import SNAPSHOTS
 from gdbheap.export.gathered import Gathered
 from gdbheap.export.heapsnapshot import write_graph
-from gdbheap.export.partitions import Part, check_columns, destination_of, is_url, put, values_of_parts
+from gdbheap.export.partitions import Part, check_columns, check_url, destination_of, is_url, put, values_of_parts
 from gdbheap.export.source import Source
 from gdbheap.files import (
     PRIVATE,
@@ -75,11 +75,11 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
         pyarrow()
     if parts and form == files.SQLITE:
         raise UsageError("gdbheap export: --partition is for parquet and csv: a database is one file")
-    if not is_url(path) and not parts:
-        check_folder(path, files.is_ours)
-    elif not is_url(path) and is_folder(path):
+    if is_url(path):
+        check_url(path)
+    elif parts and is_folder(path):
         check_place(path)
-    elif not is_url(path):
+    else:
         check_folder(path, files.is_ours)
 
 

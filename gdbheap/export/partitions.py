@@ -5,22 +5,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
-from gdbheap.errors import UsageError, one_line
+from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
 from gdbheap.export.declaration import SNAPSHOTS, TABLES
 from gdbheap.files import not_written, settle
 
-__all__ = ["Part", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
+__all__ = ["Part", "check_url", "destination_of", "is_url", "parse_partition", "put", "values_of_parts"]
 
 DATA = "data"
 NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
 # Systems of objects by their names alone.
 WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
+# Classes of fsspec, and of what wraps or is wrapped by its own.
+LOCAL, SYSTEM, CHAIN = "LocalFileSystem", "AbstractFileSystem", "::"
 # As Hive names what has no value.
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
@@ -108,21 +111,61 @@ def _names(system: Any) -> Sequence[str]:
     return [system.protocol] if isinstance(system.protocol, str) else system.protocol
 
 
-def _upload(url: str, files: Mapping[str, str]) -> None:
-    from gdbheap.errors import Unsupported
+def check_url(url: str) -> None:
+    """Raises UsageError for a URL that leads to files of this machine, or to nothing that fsspec knows; Unsupported
+    without a library."""
+    with _told(url):
+        _system_of(url)
 
+
+def _system_of(url: str) -> tuple[Any, str]:
+    """One of fsspec's systems, and a path in it. Raises UsageError for one of this machine's files: they are written by
+    rules that none of fsspec's systems keeps, under whatever name."""
     try:
         import fsspec
     except ImportError:
         raise Unsupported("a URL needs fsspec, which is not installed: pip install 'gdbheap[remote]'") from None
-    try:
-        system, root = fsspec.core.url_to_fs(url)
+    if CHAIN in url:
+        raise UsageError(f"{one_line(url)}: it is put into one system, and '{CHAIN}' joins several")
+    system, root = fsspec.core.url_to_fs(url)
+    if _is_local(system):
+        raise UsageError(f"{one_line(url)} leads to files of this machine: name the folder by its path")
+    return system, root
+
+
+def _is_local(system: Any) -> bool:
+    """Return whether one of fsspec's systems has this machine's files, or is about another one that has."""
+    waiting, seen = [system], set()
+    while waiting:
+        one = waiting.pop()
+        names = {kind.__name__ for kind in type(one).__mro__}
+        if LOCAL in names:
+            return True
+        if SYSTEM in names and id(one) not in seen:
+            seen.add(id(one))
+            # Some answer with the attributes of the other one.
+            waiting += object.__getattribute__(one, "__dict__").values()
+    return False
+
+
+def _upload(url: str, files: Mapping[str, str]) -> None:
+    with _told(url):
+        system, root = _system_of(url)
         for destination, path in files.items():
             final = f"{root.rstrip('/')}/{destination}"
             # Where there are no folders, this would make a bucket.
             if not set(_names(system)) & WITHOUT_FOLDERS:
                 system.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
             system.put_file(path, final)
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """What fsspec raises, in one line."""
+    try:
+        yield
+    except GdbheapError:
+        raise
     except (OSError, ValueError) as error:
         raise not_written(url, error) from None
     except ImportError as error:
