@@ -6,22 +6,25 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.attackers import STRANGER, needs_root
+from support.attackers import STRANGER, as_stranger, needs_root, place
 from support.library import heap_of
-from support.programs import ask, c_program, gdbheap, running
+from support.programs import PATIENCE, SOURCES, ask, build, c_program, gdbheap, running
 
 from gdbheap.allocators.runtimes import Runtime, kinds
 from gdbheap.findings import Evidence
 from gdbheap.findings.finding import MAX_LINE
 from gdbheap.host.program_name import command_words
+from gdbheap.host.rights import has_our_rights
 from gdbheap.host.sockets import listening
 
 ODD = ["a b", "it's", "$HOME;x", "--", "", 'the "last"']
@@ -87,7 +90,77 @@ def test_no_line_starts_another_user_s_program(users: tuple[int, int, int], tmp_
     for words, is_offered in (((0, 0, 0), True), (users, False)):
         command = [sys.executable, "-c", BECOMES, *map(str, words)]
         with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
-            assert bool(Evidence(heap, {}).measuring()) == is_offered
+            check_words(Evidence(heap, {}).measuring(), "setresuid", is_offered)
+
+
+def check_words(lines: list[str], word: str, are_its: bool) -> None:
+    """A line has the program's own words, or says that a command stands there."""
+    assert (word in lines[0]) == are_its
+    assert are_its or lines[0] == "gdbheap trace -o calls.log -- COMMAND"
+
+
+LESS = {
+    "namespaces": ["unshare", "-muni"],
+    "mounts": ["unshare", "-m"],
+    "network": ["unshare", "-n"],
+    "children's processes": ["unshare", "-p"],
+    "user namespace": ["unshare", "-Ur"],
+    "no new privileges": ["setpriv", "--no-new-privs"],
+    "no capability": ["setpriv", "--bounding-set=-all", "--inh-caps=-all"],
+    "one capability less": ["setpriv", "--bounding-set=-sys_module"],
+    "another group": ["setpriv", "--regid=1", "--clear-groups"],
+}
+
+
+@needs_root
+@pytest.mark.parametrize("kind", [*LESS, "chroot", "filter"])
+def test_no_line_starts_what_may_less(kind: str, tmp_path: Path) -> None:
+    """Of a container's or a sandbox's root no words are named: outside they would do what they may not do inside."""
+    command = [sys.executable, str(SOURCES / "rights.py"), kind, str(tmp_path)]
+    with running(command if kind not in LESS else [*LESS[kind], *command], tmp_path) as target:
+        assert "Uid:\t0\t0\t0\t0" in Path(f"/proc/{target.pid}/status").read_text()
+        assert not has_our_rights(str(target.pid))
+        if kind in ("namespaces", "no capability"):
+            with heap_of(str(target.pid)) as heap:
+                check_words(Evidence(heap, {}).measuring(), "rights.py", False)
+
+
+@needs_root
+def test_no_line_starts_the_first_process_of_a_namespace() -> None:
+    """Its process ids are others."""
+    with subprocess.Popen(["unshare", "-pf", "--kill-child", "sleep", str(10 * PATIENCE)]) as above:
+        try:
+            found, limit = "", time.monotonic() + PATIENCE
+            while not found and time.monotonic() < limit:
+                found = Path(f"/proc/{above.pid}/task/{above.pid}/children").read_text().strip()
+            assert found and not has_our_rights(found) and not has_our_rights(str(above.pid))
+        finally:
+            above.kill()
+
+
+def test_our_rights(tmp_path: Path) -> None:
+    """What we start, we ourselves, and nobody who is not there."""
+    with running([sys.executable, str(SOURCES / "rights.py"), "none", str(tmp_path)], tmp_path) as target:
+        assert has_our_rights(str(target.pid)) and has_our_rights("self")
+    assert not has_our_rights(str(target.pid)) and not has_our_rights(None)
+
+
+@needs_root
+def test_no_line_starts_words_for_a_setuid_program() -> None:
+    """A program that takes root's rights from its file has the words of whoever started it."""
+    with place(0o755) as folder:
+        program = folder / "program"
+        shutil.copy(build("becomes_root"), program)
+        program.chmod(0o4755)
+        pid = as_stranger(lambda: os.execv(program, [str(program), "words"]))
+        try:
+            status, limit = Path(f"/proc/{pid}/status"), time.monotonic() + PATIENCE
+            while "Uid:\t0\t0\t0\t0" not in status.read_text() and time.monotonic() < limit:
+                time.sleep(0.01)
+            assert "Uid:\t0\t0\t0\t0" in status.read_text() and not has_our_rights(str(pid))
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def test_folder_of_a_script(tmp_path: Path) -> None:

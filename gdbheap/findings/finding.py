@@ -29,8 +29,9 @@ from gdbheap.errors import GdbheapError, or_none
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD
 from gdbheap.heap import Heap
 from gdbheap.host.file_systems import FileSystems
-from gdbheap.host.procfs import PROC, TEXT_LIMIT, parse_status
+from gdbheap.host.procfs import PROC
 from gdbheap.host.program_name import command_words
+from gdbheap.host.rights import has_our_rights
 from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
 from gdbheap.text import Sentence
@@ -42,6 +43,8 @@ MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
 SAMPLE_CAUTION = 2
 # Nobody copies a longer line.
 MAX_LINE = 1000
+# What stands for words that are not ours to run.
+ANY_COMMAND = "COMMAND"
 UNLISTED = {"unlisted": True}
 """The metadata of an integer that only the words need, and that JSON's figures do not have."""
 
@@ -172,13 +175,14 @@ class Evidence:
 
     def measuring(self) -> list[str]:
         """Return the commands that measure what other settings and allocators would give, of a process that can be
-        started again as it was, and by us: a line to paste that starts another user's program with his words would run
-        it with our rights."""
+        started again as it was. Its own words are named only if it may do all that we may: a line to paste would run
+        another user's words, or those of a container, with our rights."""
         target = self.heap.target
-        if target.remote or target.kind != "process" or not self.heap.disclosure.contents or not _is_ours(target.proc):
+        if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
             return []
         words = command_words(target.arguments, target.exe, executed_file(target))
-        line = f"gdbheap trace -o calls.log -- {shlex.join(words)}{_where(target.proc, words)}"
+        named = f"{shlex.join(words)}{_where(target.proc, words)}" if has_our_rights(target.proc) else ANY_COMMAND
+        line = f"gdbheap trace -o calls.log -- {named}"
         return [Sentence(line), "gdbheap replay calls.log --what-if"] if words and len(line) <= MAX_LINE else []
 
     @cached_property
@@ -322,13 +326,6 @@ class Evidence:
     def kept(self) -> Ranges:
         """Ranges that the kernel takes nothing back from."""
         return self.heap.target.kept
-
-
-def _is_ours(proc: str | None) -> bool:
-    """Return whether a process of this machine runs with our user alone, real, effective and saved."""
-    with suppress(OSError), open(f"{PROC}/{proc}/status", "rb") as stream:
-        return set(parse_status(stream.read(TEXT_LIMIT)).get("Uid", "").split()) == {str(os.geteuid())}
-    return False
 
 
 def _where(proc: str | None, words: Sequence[str]) -> str:
