@@ -20,8 +20,8 @@ from support.programs import gdbheap
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.export import query as queries
 from gdbheap.export import stored
-from gdbheap.export.batches import Batch, Cells, Coded, Constant, small
-from gdbheap.export.declaration import TEXT, table_of
+from gdbheap.export.batches import AT_ONCE, Batch, Cells, Coded, Constant, small
+from gdbheap.export.declaration import TABLES, TEXT, table_of
 from gdbheap.export.gathered import Gathered
 from gdbheap.export.query import query
 from gdbheap.export.source import Source
@@ -228,6 +228,109 @@ def test_large_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         query(source_of(folder), "SELECT * FROM types")
     with pytest.raises(UsageError, match="(?i)memory"):
         query(source_of(folder), "SELECT list(type || bytes) FROM types")
+
+
+def number_of(value: int) -> bytes:
+    """Return a number as Thrift's compact protocol has it, without a sign."""
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + number_of(value >> 7)
+
+
+def structure(*fields: tuple[int, int, bytes]) -> bytes:
+    """Return a structure of that protocol: (number, type, value) of each field, ascending."""
+    found, last = b"", 0
+    for place, kind, value in fields:
+        found, last = found + bytes([(place - last) << 4 | kind]) + value, place
+    return found + b"\0"
+
+
+def signed(value: int) -> bytes:
+    """Return a number with a sign."""
+    return number_of(value << 1)
+
+
+def listed(kind: int, *items: bytes) -> bytes:
+    """Return a list of few items."""
+    return bytes([len(items) << 4 | kind]) + b"".join(items)
+
+
+INT32, INT64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
+
+
+def claiming(pages: int, groups: int = 1, each: int = 2**31 - 1) -> bytes:
+    """Return a Parquet file with one column "bytes" of ones, each page of which claims very many rows in some bytes;
+    ``groups`` of rows have the same pages."""
+    values = b"\x01" + number_of(each << 1) + b"\0"
+    size = (2, INT32, signed(len(values))), (3, INT32, signed(len(values)))
+    header = structure((1, INT32, signed(2)), (2, INT32, signed(8)), (3, INT32, signed(8)),
+                       (7, STRUCT, structure((1, INT32, signed(1)), (2, INT32, signed(0)))))  # fmt: skip
+    terms = structure((1, INT32, signed(each)), (2, INT32, signed(8)), (3, INT32, signed(3)), (4, INT32, signed(3)))
+    page = structure((1, INT32, signed(0)), *size, (5, STRUCT, terms)) + values
+    body = b"PAR1" + header + struct.pack("<q", 1)
+    start, rows, length = len(body), each * pages, len(header) + 8 + len(page) * pages
+    text = number_of(5) + b"bytes"
+    column = structure(
+        (1, INT32, signed(2)), (2, LIST, listed(INT32, signed(8), signed(0))), (3, LIST, listed(BINARY, text)),
+        (4, INT32, signed(0)), (5, INT64, signed(rows)), (6, INT64, signed(length)), (7, INT64, signed(length)),
+        (9, INT64, signed(start)), (11, INT64, signed(4)),
+    )  # fmt: skip
+    group = structure((1, LIST, listed(STRUCT, structure((2, INT64, signed(4)), (3, STRUCT, column)))),
+                      (2, INT64, signed(length)), (3, INT64, signed(rows)))  # fmt: skip
+    schema = listed(STRUCT, structure((4, BINARY, number_of(6) + b"schema"), (5, INT32, signed(1))),
+                    structure((1, INT32, signed(2)), (3, INT32, signed(0)), (4, BINARY, text)))  # fmt: skip
+    footer = structure((1, INT32, signed(1)), (2, LIST, schema), (3, INT64, signed(rows * groups)),
+                       (4, LIST, listed(STRUCT, *[group] * groups)))  # fmt: skip
+    return body + page * pages + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+CLAIMS = {
+    "pages": claiming(1000),
+    "groups": claiming(10, 14, 1 << 24),
+    "hole": claiming(10, 1, 1 << 24),
+}
+
+
+@pytest.mark.parametrize("place", ["types.parquet", "types/pid=1/data.parquet"])
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_rows_that_no_bytes_hold(kind: str, place: str, tmp_path: Path) -> None:
+    """A few bytes that claim very many equal rows are refused before any is read; a hole in the file counts for none of
+    them."""
+    path, asked = tmp_path / place, "SELECT count(bytes), sum(bytes) FROM types"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(claiming(3, 2, 10))
+    assert query(source_of(tmp_path), asked).rows == [[60, 60]]
+    path.write_bytes(CLAIMS[kind])
+    if kind == "hole":
+        # Behind a terabyte of nothing, as offsets are counted from the beginning.
+        end = path.stat().st_size
+        footer = struct.unpack("<I", CLAIMS[kind][-8:-4])[0] + 8
+        with path.open("r+b") as file:
+            file.truncate(end - footer)
+            file.truncate(1 << 40)
+            file.seek(0, os.SEEK_END)
+            file.write(CLAIMS[kind][-footer:])
+    with pytest.raises(UsageError, match=f"{path} is damaged: it claims [0-9,]+ rows") as error:
+        query(source_of(tmp_path), asked)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["list", "struct", "brotli"])
+def test_columns_that_no_export_has(kind: str, tmp_path: Path) -> None:
+    """A row of a list may be billions of values, and some ways to pack make a byte millions."""
+    kinds = {"list": "[7, 8]", "struct": "{'a': 7}", "brotli": "7"}
+    more = ", COMPRESSION brotli" if kind == "brotli" else ""
+    path = tmp_path / "types.parquet"
+    duckdb.execute(f"COPY (SELECT {kinds[kind]} AS bytes) TO '{path}' (FORMAT parquet{more})")
+    with pytest.raises(UsageError, match=f"{path} is not a table that gdbheap wrote"):
+        query(source_of(tmp_path), "SELECT count(*) FROM types")
+
+
+@pytest.mark.parametrize("name", [table.name for table in TABLES])
+def test_the_densest_export_is_read(name: str, tmp_path: Path) -> None:
+    """Rows that are all the same take the fewest bytes."""
+    table = table_of(name)
+    batch = Batch(AT_ONCE, [Constant("x" if column.kind == TEXT else 1) for column in table.columns])
+    write(str(tmp_path), PARQUET, [(name, lambda: iter([batch] * 4))])
+    assert query(source_of(tmp_path), f"SELECT count(*) FROM {name}").rows == [[4 * AT_ONCE]]
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])

@@ -19,12 +19,27 @@ __all__ = ["ExportedFiles"]
 DEPTH = 32
 
 
+def data_bytes(descriptor: int) -> int:
+    """Return how many bytes of a file are not in holes, which take no room and may be as long as one likes."""
+    found = at = 0
+    size = os.fstat(descriptor).st_size
+    # lseek(2): no data behind the last hole is ENXIO.
+    with suppress(OSError):
+        while at < size:
+            start = os.lseek(descriptor, at, os.SEEK_DATA)
+            at = os.lseek(descriptor, start, os.SEEK_HOLE)
+            found += at - start
+    return found
+
+
 class ExportedFiles:
-    """The files of an exported folder. ``paths`` lead to those that are held open."""
+    """The files of an exported folder. ``paths`` lead to those that are held open; ``held``: (path in the folder, bytes
+    on the disk) of each by what ``hold`` and ``hold_parts`` return."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.paths: list[str] = []
+        self.held: dict[str, tuple[str, int]] = {}
         self._held = ExitStack()
         self._links: str | None = None
         try:
@@ -50,9 +65,12 @@ class ExportedFiles:
     def hold(self, name: str) -> str | None:
         """Return a path that leads to a file from now on; None for a name that is not there. Raises as ``open``."""
         try:
-            return self._keep(self.open(name))
+            file = self.open(name)
         except FileNotFoundError:
             return None
+        path = self._keep(file)
+        self.held[path] = (name, data_bytes(file.fileno()))
+        return path
 
     def hold_parts(self, name: str) -> list[str]:
         """Return such paths for all files of partitions. A link may lead anywhere: none is followed."""
@@ -69,8 +87,10 @@ class ExportedFiles:
                 if entry.is_dir(follow_symlinks=False) and depth < DEPTH:
                     yield from self._parts(folder, entry.name, inside, depth + 1)
                 elif entry.name.endswith(f".{PARQUET}") and entry.is_file(follow_symlinks=False):
-                    path = self._keep(open_inside(folder, entry.name, os.path.join(self.folder, inside)))
-                    yield self._linked(inside, path)
+                    file = open_inside(folder, entry.name, os.path.join(self.folder, inside))
+                    link = self._linked(inside, self._keep(file))
+                    self.held[link] = (inside, data_bytes(file.fileno()))
+                    yield link
 
     def _keep(self, file: BinaryIO) -> str:
         self._held.enter_context(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -39,6 +39,21 @@ UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 LEAST, CELL = 64 << 20, 64
 # Seconds between two looks for a signal while DuckDB works.
 HEARD = 0.1
+# Of a batch of rows that are all equal an export writes some 1,100 bytes for each column: 63 rows a byte at most,
+# where there are four columns.
+MOST_ROWS_A_BYTE = 100
+# A row for each file that has rows: whether its pages are packed as ours are, and what its groups of rows claim.
+ROWS_OF_PARQUET = """
+    SELECT file_name, bool_and(packed AND rows >= 0), sum(rows) FROM (
+        SELECT file_name, max(row_group_num_rows) AS rows,
+            bool_and(coalesce(compression IN ('ZSTD', 'UNCOMPRESSED'), false)) AS packed
+        FROM parquet_metadata({paths}) GROUP BY file_name, row_group_id
+    ) GROUP BY file_name"""
+# A row for each file: whether no column is in another one, or has several values in a row.
+COLUMNS_OF_PARQUET = """
+    SELECT file_name, count(*) FILTER (num_children > 0) = 1
+        AND bool_and(coalesce(repetition_type, '') != 'REPEATED' OR num_children > 0)
+    FROM parquet_schema({paths}) GROUP BY file_name"""
 AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 
@@ -228,12 +243,14 @@ def _open(database: Any, files: ExportedFiles, name: str, stored: StoredTables) 
     for form, more in ((PARQUET, ""), (CSV, f", header = true, auto_detect = false, columns = {types}")):
         path = files.hold(f"{name}.{form}")
         if path is not None:
+            if form == PARQUET:
+                _check_parquet(database, files, [path])
             _view(database, name, f"read_{form}({_quoted(path)}{more})")
             return True
     found = files.hold_parts(name)
     if found:
-        listed = ", ".join(map(_quoted, map(_plain_path, found)))
-        _view(database, name, f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)")
+        _check_parquet(database, files, found)
+        _view(database, name, f"read_parquet({_listed(found)}, hive_partitioning = true, union_by_name = true)")
         return True
     return files.has(DATABASE) and _copy(database, stored, table)
 
@@ -249,6 +266,28 @@ def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
         _checked(_duckdb(), lambda: database.execute(f'INSERT INTO "{table.name}" SELECT * FROM gathered'))
         database.unregister("gathered")
     return True
+
+
+def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) -> None:
+    """Raises UsageError for a file that claims more rows than its bytes can be exported from, or has columns or
+    compression that no export writes: some bytes may claim billions of rows, as items of lists, too."""
+
+    def asked(query: str) -> Any:
+        return _checked(_duckdb(), lambda: database.execute(query.format(paths=_listed(paths))).fetchall())
+
+    rows = {path: (is_ours, count) for path, is_ours, count in asked(ROWS_OF_PARQUET)}
+    for path, is_flat in asked(COLUMNS_OF_PARQUET):
+        place, size = files.held[path]
+        is_ours, count = rows.get(path, (True, 0))
+        whole = one_line(os.path.join(files.folder, place))
+        if not (is_ours and is_flat):
+            raise UsageError(f"gdbheap sql: {whole} is not a table that gdbheap wrote")
+        if count > MOST_ROWS_A_BYTE * size:
+            raise UsageError(f"gdbheap sql: {whole} is damaged: it claims {count:,} rows, and has {size:,} bytes")
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return f"[{', '.join(map(_quoted, map(_plain_path, paths)))}]"
 
 
 def _plain_path(path: str) -> str:

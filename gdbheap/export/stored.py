@@ -76,7 +76,7 @@ class StoredTables:
         return database
 
     def _copy(self, source: BinaryIO, copy: BinaryIO) -> None:
-        left = self._size
+        left, holes = self._size, 0
         if left > disk_left(copy.fileno()):
             raise GdbheapError(
                 f"{one_line(self._path)} is copied before it is read, and there is no room for its"
@@ -90,9 +90,11 @@ class StoredTables:
             if any(piece):
                 copy.write(piece)
             else:
-                # A file may have holes that would fill the disk.
+                # A file may have holes that would fill the disk. No row is in one.
                 copy.seek(len(piece), os.SEEK_CUR)
+                holes += len(piece)
         copy.truncate(self._size - left)
+        self._size -= holes
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
         """Return whether it is there, within a bounded number of steps: pages may lead back to themselves."""
