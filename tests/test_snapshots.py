@@ -133,6 +133,34 @@ def _limit_files(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+def test_no_line_to_paste_of_a_file_s(target: Running, tmp_path: Path) -> None:
+    """Commands are gdbheap's own: whoever gives a snapshot has us paste none, nor a variable that is no setting of a
+    malloc's. A finding that has no words here is left out."""
+    path = tmp_path / "look.heap"
+    assert gdbheap("snapshot", str(target.pid), str(path)).returncode == 0
+    with zipfile.ZipFile(path) as archive:
+        content = json.loads(archive.read(ENTRY))
+    good = {"MALLOC_TRIM_THRESHOLD_": "131072", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0",
+            "OPENBLAS_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}  # fmt: skip
+    bad = {"A=1;evil;B": "1", "LD_PRELOAD": "evil", "MALLOC_ARENA_MAX": "1;evil", "MALLOC_CONF": "prof_prefix:/evil"}
+    finding = {"id": "after-fork", "bytes": 1 << 30, "figures": {"anonymous": 1 << 30, "pss": 1 << 20, "python": True},
+               "commands": ["evil", "gdbheap trace -- evil"], "environment": {**good, **bad}}  # fmt: skip
+    content["ledger"]["findings"] = [
+        {**finding, "alternatives": [finding]},
+        {**finding, "environment": {"GLIBC_TUNABLES": "glibc.malloc.x=1:glibc.rtld.evil=1"}},
+        {**finding, "id": "evil", "figures": {"evil": 1}},
+    ]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(ENTRY, json.dumps(content))
+    first, second = read(str(path)).snapshot.ledger.findings
+    assert first.environment == good and second.environment == {} and second.commands == []
+    for words in ([str(path)], [str(path), "--json"], ["report", str(path), "-o", str(tmp_path / "page.html")]):
+        done = gdbheap(*words)
+        assert done.returncode == 0 and "evil" not in done.stdout, done.stderr
+        assert words[0] == "report" or "export MALLOC_TRIM_THRESHOLD_=131072" in done.stdout
+    assert "evil" not in (tmp_path / "page.html").read_text()
+
+
 @needs_gdb
 def test_in_gdb(target: Running, tmp_path: Path) -> None:
     """gdb writes the same file, and compares it with its own target."""

@@ -20,6 +20,7 @@ from gdbheap.answers.pyobjects import PyObjects, pyobjects
 from gdbheap.answers.retained import OBJECT, Kept, retained
 from gdbheap.errors import GdbheapError, Unsupported, or_none
 from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.findings.stored import of_file
 from gdbheap.first_page.ledger import Ledger, ledger_and_holders
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders
 from gdbheap.heap import Heap
@@ -103,11 +104,13 @@ class Written:
 
 
 def as_written(read: Snapshot) -> Snapshot:
-    """Return a snapshot with no more rows than are written of what is compared row by row."""
+    """Return a snapshot with no more rows than are written of what is compared row by row, and without commands that
+    somebody may have put there for us to paste."""
     holes = None if read.holes is None else replace(read.holes, holes=read.holes.holes[:MAX_HOLES])
     owners = None if read.owners is None else read.owners[:MAX_OWNERS]
     holders = None if read.holders is None else read.holders[:MAX_HOLDERS]
-    return replace(read, holes=holes, owners=owners, holders=holders)
+    ledger = replace(read.ledger, findings=of_file(read.ledger.findings))
+    return replace(read, ledger=ledger, holes=holes, owners=owners, holders=holders)
 
 
 def budget_of(with_owners: bool | None) -> float:

@@ -1,0 +1,35 @@
+"""Findings of a file that anybody may have written: what they say is shown, and what they have us do is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gdbheap.allocators.runtimes import kinds
+from gdbheap.findings.finding import Figures, Finding
+from gdbheap.findings.settings import lines_to_paste
+
+__all__ = ["of_file"]
+
+# Numbers and switches of a malloc; no path, and nothing that a shell takes for more than a word.
+OF_MALLOC = re.compile(r"[A-Z_]*MALLOC_[A-Z_]+=[a-z0-9_:,-]+|GLIBC_TUNABLES=glibc\.malloc\.[a-z_]+=[0-9]+")
+
+
+def of_file(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings whose lines to paste are those of settings that advice may name, without the commands that the
+    file has, and without findings that have no words here, as those of another release."""
+    return [_harmless(each) for each in findings if isinstance(each.figures, Figures)]
+
+
+def _harmless(finding: Finding) -> Finding:
+    known = {pair for kind in kinds() for pair in kind.environment.items()}
+    settings = {
+        name: value
+        for name, value in finding.environment.items()
+        if (name, value) in known or OF_MALLOC.fullmatch(f"{name}={value}")
+    }
+    # An alternative is named by its remedy alone.
+    others = [replace(each, commands=[], environment={}, alternatives=[])
+              for each in finding.alternatives if isinstance(each.figures, Figures)]  # fmt: skip
+    return replace(finding, environment=settings, commands=lines_to_paste(settings), alternatives=others)
