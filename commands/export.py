@@ -144,8 +144,8 @@ COMMAND = Command(
     `--partition` writes each table into folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet. DuckDB,
     Spark and Trino read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host, pid,
     program, day, time, container, boot_id, started, python, glibc and kind. Any other key needs a value. DIR may then
-    be a URL that fsspec knows, as s3://bucket/heaps (`gdbheap[remote]`, and the library of that system), but not of
-    files of this machine. Several targets are then possible, also by `--name`, `--cgroup` and `--children`. Rows of the
+    be a URL that fsspec knows, as s3://bucket/heaps (`gdbheap[remote]`, and the library of that system). URLs of local
+    files are refused. Several targets are then possible, also by `--name`, `--cgroup` and `--children`. Rows of the
     table snapshots are written last. Targets, or tables of `--tables`, that could not be had are named, with status 1.
     Targets that ended meanwhile are not named.""",
     needs=SOURCES,
