@@ -84,6 +84,8 @@ setup(
     extras_require={
         "plot": ["matplotlib>=3.5"],
         "parquet": ["pyarrow>=16"],
+        "arrow": ["pyarrow>=16"],
+        "pandas": ["pandas>=1.5"],
         "sql": ["duckdb>=1.1", "pyarrow>=16"],
         "remote": ["fsspec>=2023.1"],
         "prometheus": ["prometheus_client>=0.17"],

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gdbheap.answers.aborted import Abort, abort_of
 from gdbheap.answers.holder_change import Since
@@ -19,6 +18,7 @@ from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.findings import Finding, ordered, placed
 from gdbheap.first_page import ledger
 from gdbheap.first_page.main_holders import BUDGET, MainHolders
+from gdbheap.first_page.next_lines import next_of_snapshot
 from gdbheap.heap import Heap
 from gdbheap.report.words.ledger import render
 from gdbheap.report.words.verdict import plain_verdict
@@ -58,7 +58,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         whole,
         abort=_abort(heap),
         verdict=plain_verdict(whole),
-        ledger=_sorted(whole.ledger, options.sort),
+        ledger=ledger.arranged(whole.ledger, order(SORTS[options.sort])),
         findings=findings[: options.top],
         since=since,
     )
@@ -74,18 +74,12 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
     return dataclasses.replace(
         kept,
         verdict=plain_verdict(kept),
-        ledger=_sorted(lines, options.sort),
+        ledger=ledger.arranged(lines, order(SORTS[options.sort])),
         findings=findings[: options.top],
         holders=[] if options.quick else kept.holders,
         imported=None if options.quick else kept.imported,
-        next=_next_of_snapshot(look.snapshot.target, path),
+        next=next_of_snapshot(look.snapshot.target, path),
     )
-
-
-def _next_of_snapshot(target: dict[str, Any], path: str) -> list[str]:
-    file, pid = shlex.quote(path), target.get("pid")
-    later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
-    return [line for line in (later, f"gdbheap report {file} -o report.html") if line]
 
 
 def _abort(heap: Heap) -> Abort | None:
@@ -131,18 +125,6 @@ def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | No
     seconds = found.looks[-1].time - found.looks[0].time
     since = Since(seconds, found.rss, found.in_use, found.free, found.holders)
     return since, [finding] if finding is not None else []
-
-
-def _sorted(lines: list[ledger.Line], key: str) -> list[ledger.Line]:
-    """Siblings in the order of ``key``, each followed by its own children."""
-    children: dict[str | None, list[ledger.Line]] = {}
-    for line in sorted(lines, key=order(SORTS[key])):
-        children.setdefault(line.parent, []).append(line)
-
-    def below(parent: str | None) -> list[ledger.Line]:
-        return [found for line in children.pop(parent, []) for found in [line, *below(line.id)]]
-
-    return below(None)
 
 
 def _render(shown: Shown[ledger.Ledger, Options]) -> str:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Union
 
+from gdbheap.api.writing import look_report, target_report
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import REPORTED
 from gdbheap.commands.surface.options import Several, Writing, check_contents, process_of_log, switch, valued
@@ -83,26 +84,20 @@ def _made(subject: Reported, options: Options) -> _Made:
 
 
 def _of_target(heap: Heap, options: Options) -> _Made:
-    from gdbheap.report.page.target import missing_in, target_page
-    from gdbheap.snapshots.overview import overview
-
-    heap.disclosure.contents = options.with_contents
-    found = overview(heap, options.owners or None)
-    known = found.ledger.rss
-    page = target_page(found, Style(rss=known.bytes, private=heap.target.rss.private))
-    return _Made(TARGET, page, missing_in(found), found.ledger.is_blind)
+    made = target_report(heap, options.owners or None, options.with_contents)
+    return _Made(TARGET, made.data, made.missing, made.is_blind)
 
 
 def _of_looks(looks: tuple[Look, ...]) -> _Made:
+    if len(looks) == 1:
+        made = look_report(looks[0])
+        return _Made(SNAPSHOT, made.data, made.missing)
     from gdbheap.report.page.difference import difference_page
-    from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.difference import difference
     from gdbheap.snapshots.overview import overview_of_snapshot
 
     last = overview_of_snapshot(looks[-1].snapshot)
     style = Style(rss=last.ledger.rss.bytes, private=last.target.get("kind") == "core")
-    if len(looks) == 1:
-        return _Made(SNAPSHOT, target_page(last, style), missing_in(last))
     return _Made(DIFFERENCE, difference_page(difference(looks), last, style), [])
 
 

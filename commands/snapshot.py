@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gdbheap.api.writing import write_snapshot
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Filed, check_contents, switch
 from gdbheap.heap import Heap
 from gdbheap.report.words.snapshot import render
-from gdbheap.snapshots.file import write
-from gdbheap.snapshots.snapshot import Written, take
+from gdbheap.snapshots.snapshot import Written
 
 __all__ = ["COMMAND"]
 
@@ -30,20 +30,8 @@ class Options(Filed):
 
 
 def _answer(heap: Heap, options: Options) -> Written:
-    heap.disclosure.contents = options.with_contents
-    look = take(heap, options.owners or None, options.blocks)
-    size = write(options.file, look, options.mode)
-    found = look.snapshot
-    return Written(
-        options.file,
-        size,
-        found.time,
-        len(found.ledger.ledger),
-        len(found.objects.types) if found.objects else 0,
-        len(found.holes.holes) if found.holes else 0,
-        None if found.owners is None else len(found.owners),
-        None if found.blocks is None else sum(found.blocks.counts),
-    )
+    kept = options.owners or None, options.blocks, options.with_contents
+    return write_snapshot(heap, options.file, *kept, options.mode)
 
 
 def _render(shown: Shown[Written, Options]) -> str:

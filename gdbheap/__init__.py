@@ -1,6 +1,90 @@
 """gdbheap: where a process's memory went, down to the last page.
 
-Its rooms, each of which imports only those before it, are in docs/architecture.md.
+``gdbheap.open`` is where a program begins (docs/library.md). A name of the library is imported when it is first used:
+the commands, and gdb, need none of them. The rooms, each of which imports only those before it, are in
+docs/architecture.md.
 """
 
+from __future__ import annotations
+
 __version__ = "0.1.0"
+
+# The module typing takes as long to import as a short command.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gdbheap.api.comparing import Change as Change
+    from gdbheap.api.comparing import Difference as Difference
+    from gdbheap.api.comparing import diff as diff
+    from gdbheap.api.heap import Heap as Heap
+    from gdbheap.api.opening import here as here
+    from gdbheap.api.opening import open as open
+    from gdbheap.api.rows import Block as Block
+    from gdbheap.api.rows import Finding as Finding
+    from gdbheap.api.rows import Holder as Holder
+    from gdbheap.api.rows import Hole as Hole
+    from gdbheap.api.rows import Object as Object
+    from gdbheap.api.rows import Owner as Owner
+    from gdbheap.api.rows import Referrer as Referrer
+    from gdbheap.api.rows import Retained as Retained
+    from gdbheap.api.rows import TypeRow as TypeRow
+    from gdbheap.api.sampling import Sample as Sample
+    from gdbheap.api.sampling import sample as sample
+    from gdbheap.api.table import Table as Table
+    from gdbheap.errors import GdbheapError as GdbheapError
+    from gdbheap.errors import NoTarget as NoTarget
+    from gdbheap.errors import NotPermitted as NotPermitted
+    from gdbheap.errors import Unsupported as Unsupported
+    from gdbheap.errors import UsageError as UsageError
+
+# Where each name of the library is.
+_PLACES = {
+    "api.opening": ("open", "here"),
+    "api.comparing": ("diff", "Difference", "Change"),
+    "api.sampling": ("sample", "Sample"),
+    "api.heap": ("Heap",),
+    "api.table": ("Table",),
+    "api.rows": ("Block", "Finding", "Holder", "Hole", "Object", "Owner", "Referrer", "Retained", "TypeRow"),
+    "errors": ("GdbheapError", "NoTarget", "NotPermitted", "Unsupported", "UsageError"),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+__all__ = [
+    "Block",
+    "Change",
+    "Difference",
+    "Finding",
+    "GdbheapError",
+    "Heap",
+    "Holder",
+    "Hole",
+    "NoTarget",
+    "NotPermitted",
+    "Object",
+    "Owner",
+    "Referrer",
+    "Retained",
+    "Sample",
+    "Table",
+    "TypeRow",
+    "Unsupported",
+    "UsageError",
+    "__version__",
+    "diff",
+    "here",
+    "open",
+    "sample",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the library. Raises AttributeError for any other."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'gdbheap' has no attribute {name!r}")
+    from importlib import import_module
+
+    found: object = getattr(import_module(f"gdbheap.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -64,11 +64,17 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 class GdbheapError(Exception):
     """Base of all errors that a person is meant to read.
 
-    ``str(error)`` is one line. ``status`` is the exit status: 1 answered but damaged or partial, 2 wrong usage,
-    3 not permitted, 4 no such process or not a core, 5 not supported.
+    ``str(error)`` is one line: what failed, a colon, and what to do next. ``status`` is the exit status: 1 answered but
+    damaged or partial, 2 wrong usage, 3 not permitted, 4 no such process or not a core, 5 not supported.
     """
 
     status: int = 1
+
+    @property
+    def next(self) -> list[str]:
+        """What to do next, a step each; empty where the line says none."""
+        _what, colon, steps = str(self).rpartition(": ")
+        return steps.split("; ") if colon else []
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(message))

@@ -43,6 +43,7 @@ ORDER = [
     "export",
     "watching",
     "report",
+    "api",
     "loader",
     "commands",
 ]

@@ -17,6 +17,8 @@ rooms = script("rooms")
 ORDER, imports, modules, room_of = rooms.ORDER, rooms.imports, rooms.modules, rooms.room_of
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE_HEAP = ORDER[: ORDER.index("heap")]
+# What the package names for type checkers, of which it imports nothing before it is used.
+NAMED_BY_PACKAGE = ("api", "errors")
 # The only folder that knows that gdb exists, and what gdb runs at its start.
 KNOWS_GDB = ("commands.gdb.", "loader.start")
 # Within commands/, what each folder may import besides itself; "command" is a file of one. The list of all commands is
@@ -34,7 +36,7 @@ WITHIN = {
 def wrong_directions(name: str, text: str) -> list[str]:
     """Return what gdbheap.`name` imports from its right."""
     part = room_of(f"gdbheap.{name}")
-    allowed = {None, "__init__", *(ORDER[: ORDER.index(part) + 1] if part in ORDER else [])}
+    allowed = {None, "__init__", *(ORDER[: ORDER.index(part) + 1] if part in ORDER else NAMED_BY_PACKAGE)}
     return [dotted for dotted in imports(name, text) if room_of(dotted) not in allowed]
 
 

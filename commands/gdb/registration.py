@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import gdb
 
+from gdbheap.api.current import Stop, provide
 from gdbheap.commands.gdb import functions, window
 from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
@@ -126,6 +127,15 @@ def _target(where: Place) -> Target:
     target = build(where)
     target.offered_in_gdb = frozenset(OFFERED)
     return target
+
+
+def _stop() -> Stop:
+    """What the library is about in gdb's own Python. Raises GdbheapError where there is nothing."""
+    where = place()
+    heap = _heap(where)
+    return Stop(
+        heap, f"core {where.core}" if where.kind == CORE else f"process {where.pid}", lambda: not CACHE.has(heap)
+    )
 
 
 def _place() -> Place:
@@ -495,6 +505,7 @@ def register(start: Start) -> Table:
     _prefix = start.prefixes[0]
     STATUS.had_target = start.had_target or bool(gdb.selected_inferior().threads())
     _watch()
+    provide(_stop)
     atexit.register(STATUS.finish)
     return Table(
         {

@@ -25,6 +25,10 @@ class HeapCache:
             self._kept[inferior] = found = (key, make())
         return found[1]
 
+    def has(self, heap: Heap) -> bool:
+        """Whether a Heap is kept still."""
+        return any(kept is heap for _key, kept in self._kept.values())
+
     def drop(self, inferior: int | None = None) -> None:
         """Forget the Heap of one inferior, or all of them."""
         if inferior is None:

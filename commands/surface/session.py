@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gdbheap.api.asking import disclosing
 from gdbheap.commands.surface.declaration import AnyCommand, Shown
 from gdbheap.commands.surface.options import Addressed, Common, MaybeAddressed, Pictured
-from gdbheap.errors import GdbheapError, NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.errors import NotPermitted, Unsupported, one_line
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.style import FAULT, Style
 from gdbheap.report.text.tables import join
@@ -122,21 +122,6 @@ def ask_of(
             whole = call.make(subject, calls, options)
         answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
         return Result(command, options, TargetInfo.of(heaps), answer, whole)
-
-
-@contextmanager
-def disclosing(heaps: Sequence[Heap], no_text: bool) -> Iterator[None]:
-    """Inside the block texts show contents unless ``no_text``, and so do the errors that end it."""
-    for heap in heaps:
-        heap.disclosure.contents = not no_text
-    try:
-        yield
-    except UsageError:
-        raise
-    except GdbheapError as error:
-        for heap in heaps if no_text else ():
-            error = type(error)(heap.disclosure.numbers(str(error)))
-        raise error
 
 
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:

@@ -5,8 +5,9 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gdbheap.allocators.allocator import State
 from gdbheap.allocators.finding import OF_C_LIBRARIES
@@ -265,6 +266,18 @@ def without_details(lines: Sequence[Line]) -> list[Line]:
         or (line.id.count(".") == 1 and line.state is not None)
         or (is_split and line.parent == OTHER)
     ]
+
+
+def arranged(lines: Sequence[Line], key: Callable[[Line], Any]) -> list[Line]:
+    """Return siblings in the order of ``key``, each followed by its own children."""
+    children: dict[str | None, list[Line]] = {}
+    for line in sorted(lines, key=key):
+        children.setdefault(line.parent, []).append(line)
+
+    def below(parent: str | None) -> list[Line]:
+        return [found for line in children.pop(parent, []) for found in [line, *below(line.id)]]
+
+    return below(None)
 
 
 def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from gdbheap.allocators.allocator import Kept
 from gdbheap.findings import Evidence
@@ -12,7 +14,7 @@ from gdbheap.heap import Heap
 from gdbheap.host.procfs import PROC
 from gdbheap.text import Sentence
 
-__all__ = ["next_lines"]
+__all__ = ["next_lines", "next_of_snapshot"]
 
 MOST = 3
 # What is in use and less than this share of RSS is not worth looking into.
@@ -68,3 +70,10 @@ def children_of(heap: Heap) -> int:
     with suppress(OSError), open(f"{PROC}/{target.proc}/task/{target.pid}/children", "rb") as stream:
         return len(stream.read(CHILDREN_BYTES).split())
     return 0
+
+
+def next_of_snapshot(target: Mapping[str, Any], path: str) -> list[str]:
+    """Return the lines for the page of a snapshot, which the file ``path`` keeps of a ``target``."""
+    file, pid = shlex.quote(path), target.get("pid")
+    later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
+    return [line for line in (later, f"gdbheap report {file} -o report.html") if line]

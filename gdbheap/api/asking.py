@@ -1,0 +1,26 @@
+"""What a question of the library, or a command, needs around it: whether contents are shown, also by its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.heap import Heap
+
+__all__ = ["disclosing"]
+
+
+@contextmanager
+def disclosing(heaps: Sequence[Heap], no_text: bool) -> Iterator[None]:
+    """Inside the block texts show contents unless ``no_text``, and so do the errors that end it."""
+    for heap in heaps:
+        heap.disclosure.contents = not no_text
+    try:
+        yield
+    except UsageError:
+        raise
+    except GdbheapError as error:
+        for heap in heaps if no_text else ():
+            error = type(error)(heap.disclosure.numbers(str(error)))
+        raise error

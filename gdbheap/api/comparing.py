@@ -1,0 +1,116 @@
+"""What changed between looks at processes, cores and snapshots."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from html import escape
+
+from gdbheap.api.heap import Heap
+from gdbheap.api.opening import open
+from gdbheap.api.table import Table
+from gdbheap.api.values import Size, Target, size_of
+from gdbheap.report.text.style import Style
+from gdbheap.report.words.difference import render
+from gdbheap.snapshots import difference as differences
+from gdbheap.snapshots.snapshot import Look
+from gdbheap.text import IN_SHELL, printable_record
+
+__all__ = ["Change", "Difference", "diff"]
+
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changed of a line of the ledger, a type or a holder: by ``bytes`` from ``before`` to ``after``, and by
+    ``count`` objects. ``state``: "new", "gone" or "changed"."""
+
+    name: str
+    bytes: int | None
+    before: int | None
+    after: int | None
+    count: int | None = None
+    state: str = "changed"
+
+
+class Difference:
+    """What changed from the first look to the last. ``print(difference)`` is what ``gdbheap diff`` prints."""
+
+    def __init__(self, found: differences.Difference) -> None:
+        self._found = found
+
+    def __str__(self) -> str:
+        style = Style(rss=self._found.looks[-1].rss, command=IN_SHELL)
+        found = printable_record(self._found)
+        return render(found, found, MOST_SHOWN, style)
+
+    def __repr__(self) -> str:
+        return f"<gdbheap.Difference of {len(self._found.looks)} looks>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    @property
+    def rss(self) -> int | None:
+        """By how many bytes RSS grew; None where it is not known in both."""
+        return self._found.rss
+
+    @property
+    def in_use(self) -> int | None:
+        """By how many resident bytes what is in use grew."""
+        return self._found.in_use
+
+    @property
+    def free(self) -> int | None:
+        """By how many resident bytes what is free grew."""
+        return self._found.free
+
+    @property
+    def seconds(self) -> float:
+        """From the first look to the last."""
+        return self._found.looks[-1].time - self._found.looks[0].time
+
+    @property
+    def same_process(self) -> bool:
+        """Whether all looks are at one process."""
+        return self._found.same_process
+
+    @property
+    def ledger(self) -> Table[Change]:
+        """The lines of the ledger, by their resident bytes, in the ledger's order."""
+        rows = (Change(row.name, row.resident, row.looks[0], row.looks[-1]) for row in self._found.ledger)
+        return Table(rows, Change)
+
+    @property
+    def types(self) -> Table[Change]:
+        """The types that changed, with their buffers; those that grew the most first."""
+        rows = (Change(row.type, row.together, row.looks[0], row.looks[-1], row.count) for row in self._found.types)
+        return Table(rows, Change)
+
+    @property
+    def holders(self) -> Table[Change]:
+        """The holders that changed; empty where they are not known in each look."""
+        found = self._found.holders or []
+        rows = (Change(row.path, row.bytes, row.looks[0], row.looks[-1], row.count, row.state) for row in found)
+        return Table(rows, Change)
+
+
+def diff(
+    first: Target | Heap,
+    second: Target | Heap,
+    *more: Target | Heap,
+    limit: Size | None = None,
+) -> Difference:
+    """Compare two looks or more, each the path of a snapshot or a core, the id of a process that is looked at now, or a
+    heap that is open. ``limit``: when RSS will reach this is said too. Raises what ``open`` does."""
+    with ExitStack() as held:
+        heaps = [
+            target if isinstance(target, Heap) else held.enter_context(open(target))
+            for target in (first, second, *more)
+        ]
+        kept = [one.stored() for one in heaps]
+        # Where a file has all blocks, those that it is compared with are asked for theirs.
+        with_blocks = any(look is not None and look.columns is not None for look in kept)
+        looks: list[Look] = [look or heap.look(with_blocks) for heap, look in zip(heaps, kept)]
+    return Difference(differences.difference(looks, None if limit is None else size_of(limit)))

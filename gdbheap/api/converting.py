@@ -1,0 +1,127 @@
+"""From the records of answers to those of the library: the one place where both have names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gdbheap.answers import at, block_kinds, chunks, holes, pyobjects, refs, retained
+from gdbheap.answers.accounting import describing
+from gdbheap.answers.owners import HeldTogether
+from gdbheap.api.rows import (
+    Block,
+    Described,
+    Finding,
+    Holder,
+    Hole,
+    Kind,
+    Knows,
+    Neighbour,
+    Object,
+    Owner,
+    Referrer,
+    Retained,
+    TypeRow,
+)
+from gdbheap.findings import Finding as Found
+from gdbheap.findings.holder.rule import MainHolder
+from gdbheap.report.words.findings import words_of
+from gdbheap.text import IN_SHELL, as_typed
+
+__all__ = [
+    "block_of",
+    "blocks_of",
+    "findings_of",
+    "holder_of",
+    "hole_of",
+    "kind_of",
+    "object_of",
+    "owner_of",
+    "owner_row_of",
+    "referrer_of",
+    "retained_of",
+    "type_of",
+]
+
+IN_USE = ("used", "mmapped")
+OBJECT = "object"
+
+
+def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
+    """The blocks of a list, which are described together."""
+    rows = list(rows)
+    described = Described(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
+    return [Block(row.address, row.size, row.state, row.allocator, row.arena, heap, described) for row in rows]
+
+
+def block_of(heap: Knows, found: at.Block) -> Block:
+    """One block."""
+    used = [(found.address, found.size)] if found.state in IN_USE else []
+    return Block(
+        found.address, found.end - found.address, found.state, found.allocator, found.arena, heap, Described(heap, used)
+    )
+
+
+def kind_of(found: describing.Described) -> Kind:
+    """What a block is."""
+    return Kind(found.kind.role, str(found))
+
+
+def hole_of(found: holes.Hole) -> Hole:
+    """A hole."""
+    before, after = (
+        None if one is None else Neighbour(one.address, one.size, one.what) for one in (found.before, found.after)
+    )
+    return Hole(found.address, found.size, found.resident, found.arena, found.allocator, before, after)
+
+
+def object_of(heap: Knows, found: at.Object) -> Object:
+    """An object."""
+    return Object(found.address, found.type, found.size, found.text, heap)
+
+
+def owner_of(found: at.At) -> Owner | None:
+    """Who owns a block."""
+    if found.object is not None:
+        return Owner(found.object.address, found.object.type, OBJECT)
+    return None if found.owner is None else Owner(found.owner.address, found.owner.type, found.owner.what)
+
+
+def referrer_of(heap: Knows, found: refs.Referrer) -> Referrer:
+    """Who points to an object."""
+    return Referrer(found.address, found.type, found.edge, found.exact, heap)
+
+
+def holder_of(found: MainHolder) -> Holder:
+    """A holder of the first page."""
+    return Holder(
+        found.bytes, found.resident, found.share, found.path, found.what, found.count, found.kind, found.address
+    )
+
+
+def owner_row_of(found: HeldTogether) -> Holder:
+    """A holder among all owners; of blocks that nobody is known to hold the path is empty."""
+    path, kind = found.root or "", found.kind or ""
+    return Holder(found.bytes, found.resident, found.share, path, found.what, found.count, kind, found.address)
+
+
+def findings_of(found: Iterable[Found]) -> list[Finding]:
+    """Findings with their words, as far as an older file has what these are made of."""
+    rows = []
+    for one in found:
+        text, advice = words_of(one)
+        told = as_typed(text or one.id, IN_SHELL), as_typed(advice or "", IN_SHELL)
+        rows.append(Finding(one.id, one.bytes, *told, list(one.commands), one.doubtful))
+    return rows
+
+
+def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
+    """A type's row."""
+    if isinstance(found, block_kinds.KindRow):
+        return TypeRow(found.type, found.count, found.bytes, 0, found.bytes)
+    buffers = found.buffers + found.mapped
+    return TypeRow(found.type, found.count, found.bytes, buffers, found.bytes + buffers)
+
+
+def retained_of(found: retained.Kept) -> Retained:
+    """A row of what retains the most."""
+    return Retained(found.address, found.type, found.count, found.bytes, found.retained, found.path or found.chain)

@@ -1,0 +1,61 @@
+"""How a heap is opened: by a process, a core or a snapshot, or as the one that gdb looks at."""
+
+from __future__ import annotations
+
+import os
+
+from gdbheap.api.current import current
+from gdbheap.api.heap import Heap
+from gdbheap.api.targets import CoreFile, Current, LiveProcess
+from gdbheap.api.values import Seconds, Target, seconds_of
+from gdbheap.contents.python.text.disclosure import wanted
+from gdbheap.errors import NoTarget, UsageError
+from gdbheap.files import find_file
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.refusals import refusal
+from gdbheap.snapshots.file import is_snapshot, read
+from gdbheap.targets.typed_target import parse_target
+
+__all__ = ["here", "meant", "open"]
+
+
+def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text: bool = False) -> Heap:
+    """Open a process by its id, or a core or a snapshot by its path.
+
+    Nothing is read yet, but a process is held: another one that gets its id is never looked at. At the first question a
+    process stands while its private memory is copied, for at most ``max_stop`` (seconds, or "2s"; 0 for any time).
+    ``clone``: it stands only while the kernel makes a frozen copy of it. ``no_text``: answers show no contents of
+    strings, bytes and keys (GDBHEAP_NO_TEXT=1 too). Raises NoTarget where there is none, NotPermitted, and UsageError
+    for options that do not fit."""
+    limit = seconds_of(max_stop) or None
+    hidden = no_text or wanted(os.environ)
+    found = meant(target)
+    if isinstance(found, ProcessFolder):
+        refusal.check(found)
+        process = LiveProcess(found, limit, clone)
+        return Heap(process, process.name, hidden)
+    if clone:
+        raise UsageError("clone=True is for a process")
+    if is_snapshot(found):
+        return Heap(read(found), f"snapshot {found}", hidden, found)
+    if find_file(found) is None:
+        raise NoTarget(f"there is no file {found}: give the id of a process, or the path of a core or a snapshot")
+    core = CoreFile(found)
+    return Heap(core, core.name, hidden)
+
+
+def meant(target: Target) -> ProcessFolder | str:
+    """The process that is meant, held from now on, or the path of a file. Raises NoTarget, NotPermitted, UsageError."""
+    if isinstance(target, bool) or not isinstance(target, (int, str, os.PathLike)):
+        raise UsageError(f"{target!r} is no target: give the id of a process, or the path of a core or a snapshot")
+    found = target if isinstance(target, int) else parse_target(os.fspath(target))
+    return refusal.open_folder(found) if isinstance(found, int) else found
+
+
+def here() -> Heap:
+    """The process or core that gdb looks at, in gdb's own Python, as it is at this stop. gdb's commands must be loaded:
+    ``heap`` was typed, or ``-x gdbheap`` given. Raises UsageError anywhere else, and where gdb has no process."""
+    found = current()
+    if found is None:
+        raise UsageError("gdbheap.here() is for gdb's own Python: type 'heap' there first, which loads gdbheap")
+    return Heap(Current(found), found.name, wanted(os.environ))

@@ -1,0 +1,79 @@
+"""The files that a heap is written to: a snapshot, a page for a browser. Commands and the library write the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gdbheap.files import PRIVATE, write_bytes
+from gdbheap.heap import Heap
+from gdbheap.report.text.style import Style
+from gdbheap.snapshots.file import write
+from gdbheap.snapshots.snapshot import Look, Written, take
+
+__all__ = ["Made", "look_report", "target_report", "write_page", "write_snapshot", "written"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A page: its bytes, a line for each answer that is not in it, and whether nothing looked into most of the
+    memory."""
+
+    data: bytes
+    missing: list[str] = field(default_factory=list)
+    is_blind: bool = False
+
+
+def write_snapshot(
+    heap: Heap,
+    path: str,
+    with_owners: bool | None = None,
+    with_blocks: bool = False,
+    with_contents: bool = False,
+    mode: int = PRIVATE,
+) -> Written:
+    """Write a snapshot. ``with_owners``: None draws the graph where it is quick. Raises UsageError where the file
+    cannot be written."""
+    heap.disclosure.contents = with_contents
+    return written(path, take(heap, with_owners, with_blocks), mode)
+
+
+def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
+    """Write a look that was taken. Raises as ``write_snapshot``."""
+    size, found = write(path, look, mode), look.snapshot
+    return Written(
+        path,
+        size,
+        found.time,
+        len(found.ledger.ledger),
+        len(found.objects.types) if found.objects else 0,
+        len(found.holes.holes) if found.holes else 0,
+        None if found.owners is None else len(found.owners),
+        None if found.blocks is None else sum(found.blocks.counts),
+    )
+
+
+def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> Made:
+    """The page of a target. Its parts are imported where they are needed: a command's start is mostly imports."""
+    from gdbheap.report.page.target import missing_in, target_page
+    from gdbheap.snapshots.overview import overview
+
+    heap.disclosure.contents = with_contents
+    found = overview(heap, with_owners)
+    style = Style(rss=found.ledger.rss.bytes, private=heap.target.rss.private)
+    return Made(target_page(found, style), missing_in(found), found.ledger.is_blind)
+
+
+def look_report(look: Look) -> Made:
+    """The page of a snapshot."""
+    from gdbheap.report.page.target import missing_in, target_page
+    from gdbheap.snapshots.overview import overview_of_snapshot
+
+    found = overview_of_snapshot(look.snapshot)
+    style = Style(rss=found.ledger.rss.bytes, private=found.target.get("kind") == "core")
+    return Made(target_page(found, style), missing_in(found))
+
+
+def write_page(path: str, made: Made, mode: int = PRIVATE) -> int:
+    """Write a page. Returns the bytes of its file. Raises UsageError where it cannot be written."""
+    write_bytes(path, made.data, mode)
+    return len(made.data)

@@ -1,0 +1,310 @@
+"""``import gdbheap``: its names, and that each of them answers what the command of the same word does."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.programs import KINDS, PROCESS, Running, ask, gdbheap, python_program, running, tracer
+
+import gdbheap as library
+from gdbheap.errors import GdbheapError
+from gdbheap.targets.target import Target
+
+NAMES = [
+    "Block", "Change", "Difference", "Finding", "GdbheapError", "Heap", "Holder", "Hole", "NoTarget", "NotPermitted",
+    "Object", "Owner", "Referrer", "Retained", "Sample", "Table", "TypeRow", "Unsupported", "UsageError", "__version__",
+    "diff", "here", "open", "sample",
+]  # fmt: skip
+# What each record has, in its order: scripts rely on it.
+FIELDS = {
+    "Block": ["address", "size", "state", "allocator", "arena", "end", "kind", "what"],
+    "Change": ["name", "bytes", "before", "after", "count", "state"],
+    "Finding": ["id", "bytes", "text", "advice", "commands", "doubtful"],
+    "Holder": ["bytes", "resident", "share", "path", "what", "count", "kind", "address"],
+    "Hole": ["address", "size", "resident", "arena", "allocator", "before_address", "before_size", "before_what",
+             "after_address", "after_size", "after_what"],
+    "Object": ["address", "type", "size", "text"],
+    "Owner": ["address", "type", "what"],
+    "Referrer": ["address", "type", "edge", "certain"],
+    "Retained": ["address", "type", "count", "own", "retained", "path"],
+    "Sample": ["time", "seconds", "rss", "anonymous", "file", "shared", "swapped", "in_use", "system", "threads",
+               "doubtful"],
+    "TypeRow": ["type", "count", "own", "buffers", "bytes"],
+}  # fmt: skip
+OF_HEAP = [
+    "block_at", "blocks", "close", "closed", "findings", "free", "holders", "holes", "in_use", "object_at", "owners",
+    "partial", "pid", "retained", "rss", "save", "target", "types", "verdict", "warnings", "write_report",
+]  # fmt: skip
+# Its records and the other functions need them.
+FOR_RECORDS = ["kinds", "look", "owner_of", "referrers_of", "retained_by", "stored", "way"]
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A Python with some memory, at rest."""
+    folder = tmp_path_factory.mktemp("library")
+    with running(python_program(KINDS[0], "holders_of_many", 40_000, 1), folder) as found:
+        yield found
+
+
+@pytest.fixture
+def heap(target: Running) -> Iterator[library.Heap]:
+    """Its heap."""
+    with library.open(target.pid) as found:
+        yield found
+
+
+def test_names_are_pinned() -> None:
+    """A name that was released stays; there are few enough to know them all, and each is what it says."""
+    assert sorted(library.__all__) == NAMES
+    assert [name for name in NAMES if not (getattr(library, name).__doc__ or "").strip()] == []
+    assert {name: library.Table([], getattr(library, name)).columns for name in FIELDS} == FIELDS
+    own = [name for name in dir(library.Heap) if not name.startswith("_")]
+    assert own == sorted(OF_HEAP + FOR_RECORDS)
+    assert set(NAMES) <= set(dir(library))
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        getattr(library, "opne")  # noqa: B009
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    """The package alone costs a program no module of its own, and a start of the command none of the library."""
+    seen = "import gdbheap, sys; print([name for name in sys.modules if name.startswith('gdbheap.')])"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.strip() == "[]"
+    seen = "import sys; from gdbheap.commands.shell.main import main; main(['--version']); print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd="/")
+    assert "gdbheap.api" not in done.stdout
+
+
+def test_answers_are_those_of_the_commands(target: Running, heap: library.Heap) -> None:
+    """Each record has the figures of a command's JSON."""
+    page = ask("", str(target.pid))
+    assert heap.rss == page["rss"]["bytes"]
+    assert heap.pid == target.pid and heap.target["kind"] == PROCESS
+    assert [(one.path, one.bytes, one.resident) for one in heap.holders()] == [
+        (row["path"], row["bytes"], row["resident"]) for row in page["holders"]
+    ]
+    assert [(one.id, one.bytes) for one in heap.findings()] == [(row["id"], row["bytes"]) for row in page["findings"]]
+    text = gdbheap(str(target.pid)).stdout
+    assert heap.verdict == page["verdict"] and str(heap).splitlines()[0] == text.splitlines()[0]
+    assert heap.warnings == [] and not heap.partial
+    assert (heap.in_use or 0) + (heap.free or 0) <= sum(row["virtual"] for row in page["ledger"] if not row["parent"])
+    assert str(heap).splitlines()[2:] == text.splitlines()[2:]
+
+
+def test_lists_are_those_of_the_commands(target: Running, heap: library.Heap) -> None:
+    """Types, holes, blocks and what is retained; a part of a list says what is left out."""
+    types = {row["type"]: row["count"] for row in next(lists(ask("pyobjects", str(target.pid))))}
+    assert {row.type: row.count for row in heap.types()} == types
+    assert heap.types(3).more == len(types) - 3 and len(heap.types()[:3]) == 3
+    holes = {row["address"]: row["size"] for row in next(lists(ask("holes", str(target.pid), "--min=4K")))}
+    assert {hole.address: hole.size for hole in heap.holes(min="4K")} == holes
+    chunks = {row["address"]: row["size"] for row in next(lists(ask("chunks", str(target.pid), "--min=64K")))}
+    assert {block.address: block.size for block in heap.blocks(min="64K")} == chunks
+    first = heap.retained()[0]
+    assert first.address is not None and first.retained == heap.object_at(first.address).retained
+    by_type = heap.retained(by="type")[:10]
+    assert isinstance(by_type, library.Table) and by_type[0].retained >= by_type[1].retained
+    largest = heap.owners()
+    assert largest[0].bytes >= heap.holders()[0].bytes and len(heap.owners(top=2)) == 2
+
+
+def lists(document: dict[str, Any]) -> Iterator[list[Any]]:
+    """Yield the lists of rows of an answer, whatever they are called."""
+    beside = ("warnings", "damage", "targets", "next")
+    yield from (value for key, value in document.items() if isinstance(value, list) and key not in beside)
+
+
+def test_records_know_their_heap(heap: library.Heap) -> None:
+    """A block says what it is, who owns it and how it is reached; an object who points to it."""
+    found = [block for block in heap.blocks(min="16K") if block.owner is not None and block.owner.address]
+    block = next(block for block in found if (block.path() or "").startswith("sys.modules"))
+    assert block.end == block.address + block.size and block.kind and block.what
+    owner = block.owner
+    assert owner is not None and owner.address is not None
+    held = heap.object_at(owner.address)
+    assert held.type == owner.type and held.owner is not None and held.owner.what == "object"
+    path, above = held.path(), held.referrers()
+    assert path is not None and (block.path() or "").startswith(path)
+    assert above[0].certain and above[0].object.address
+    assert heap.block_at(owner.address).size == held.size
+    with pytest.raises(library.UsageError, match="is in no mapping"):
+        heap.object_at(heap.target["pid"])
+
+
+def test_after_close_everything_raises_value_error(target: Running) -> None:
+    """Each question, of a record too; closing lets go, and a second time does nothing."""
+    heap = library.open(target.pid)
+    with heap as same:
+        assert same is heap
+        block, held = heap.blocks(min="16K")[0], heap.object_at(heap.retained()[0].address or 0)
+    heap.close()
+    assert heap.closed and "closed" in repr(heap) and block.size and held.type
+    asked: list[Any] = [
+        lambda: heap.rss, lambda: heap.free, lambda: heap.in_use, lambda: heap.pid, lambda: heap.target,
+        lambda: heap.verdict, lambda: heap.warnings, lambda: heap.partial, lambda: str(heap), heap._repr_html_,
+        heap.holders, heap.owners, heap.findings, heap.types, heap.retained, heap.blocks, heap.holes, heap.look,
+        lambda: heap.object_at(1), lambda: heap.block_at(1), lambda: heap.save("x"), lambda: heap.write_report("x"),
+        lambda: block.owner, lambda: block.kind, block.path, held.referrers, held.path, lambda: held.retained,
+        heap.__enter__, lambda: library.diff(heap, heap),
+    ]  # fmt: skip
+    for one in asked:
+        with pytest.raises(ValueError, match="was closed"):
+            one()
+
+
+def test_closing_lets_the_target_go(target: Running) -> None:
+    """Nothing is read before it is asked for, the process stands only then, and nothing of it is kept."""
+    with library.open(target.pid, max_stop="2s") as heap:
+        assert not kept() and tracer(target.pid) == 0
+        assert heap.rss and kept() and tracer(target.pid) == 0
+    assert not kept()
+    copies = children_of(target.pid)
+    with library.open(target.pid, clone=True) as heap:
+        assert heap.rss and heap.holders()
+    assert children_of(target.pid) == copies
+
+
+def kept() -> list[Target]:
+    """Return the targets that are still there."""
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, Target)]
+
+
+def children_of(pid: int) -> str:
+    """Return the ids of the children of a process."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+def test_other_targets(target: Running, tmp_path: Path) -> None:
+    """A core answers as the process does, and a snapshot what it keeps; it says what it lacks."""
+    core, file = target.gcore(), tmp_path / "before.heap"
+    with library.open(target.pid) as live, library.open(core) as dead:
+        live.save(file)
+        assert [row.path for row in live.holders()] == [row.path for row in dead.holders()]
+        types = live.types()
+        assert [row.type for row in types] == [row.type for row in dead.types()]
+    with library.open(str(file)) as stored:
+        assert stored.types().to_dicts() == types.to_dicts() and stored.pid == target.pid
+        assert stored.rss and stored.verdict in str(stored) and stored.findings() is not None
+        assert stored.retained()[0].retained and "gdbheap diff" in str(stored)
+        with pytest.raises(library.Unsupported, match="does not have blocks"):
+            stored.blocks()
+        stored.save(tmp_path / "again.heap")
+        stored.write_report(tmp_path / "stored.html")
+    with library.open(tmp_path / "again.heap") as again:
+        assert again.types().to_dicts() == types.to_dicts()
+
+
+def test_no_contents_in_files(tmp_path: Path) -> None:
+    """What is written holds no contents; answers show none with no_text."""
+    secret = "a-secret-that-must-not-be-kept"
+    with running(python_program(KINDS[0], "secret_texts", secret, 50), tmp_path) as found:
+        with library.open(found.pid, no_text=True) as heap:
+            texts = [heap.object_at(row.address).text for row in heap.retained(top=20) if row.address]
+            assert secret not in repr(texts) + str(heap)
+        with library.open(found.pid) as heap:
+            heap.save(tmp_path / "look.heap", owners=True, blocks=True)
+            heap.write_report(tmp_path / "page.html")
+    assert secret.encode() not in (tmp_path / "page.html").read_bytes()
+    with library.open(tmp_path / "look.heap") as stored:
+        assert secret not in json.dumps(stored.retained().to_dicts())
+
+
+def test_differences(tmp_path: Path) -> None:
+    """What grew between a file and a process; heaps that are open are not looked at anew."""
+    with running(python_program(KINDS[0], "growing", 4000), tmp_path) as found:
+        with library.open(found.pid) as before:
+            before.save(tmp_path / "before.heap", blocks=True)
+            found.go_on()
+            changed = library.diff(tmp_path / "before.heap", found.pid)
+            same = library.diff(before, before)
+    assert changed.same_process and changed.seconds > 0 and changed.types[0].bytes
+    assert (changed.types[0].after or 0) - (changed.types[0].before or 0) == changed.types[0].bytes
+    assert "Table" not in repr(changed) and changed.ledger and changed._repr_html_().startswith("<pre>")
+    assert not same.types and not same.rss
+
+
+def test_samples(target: Running) -> None:
+    """At even times, of a process that runs on; none of a file, and none that is not there."""
+    found = list(library.sample(target.pid, every="20ms", duration=0.07))
+    assert 1 <= len(found) <= 4 and all(row.rss for row in found)
+    assert [row.seconds for row in found] == sorted(row.seconds for row in found) and found[0].seconds == 0
+    assert library.Table(found).columns == FIELDS["Sample"]
+    with pytest.raises(library.NoTarget):
+        library.sample(1 << 21)
+    with pytest.raises(library.UsageError, match="at least 1ms"):
+        library.sample(target.pid, every=0)
+
+
+@pytest.mark.parametrize("size", ["1X", "-1", "", -1, 1.5, None, True, 1 << 70, "1" * 5000])
+def test_sizes_that_are_none(size: Any, heap: library.Heap) -> None:
+    """A wrong size is one line, and no traceback of ours."""
+    for question in (heap.blocks, heap.holes):
+        with pytest.raises(library.UsageError, match="."):
+            question(min=size)
+
+
+def test_errors_say_what_to_do(tmp_path: Path) -> None:
+    """Each has the command's exit status, and the next step."""
+    (tmp_path / "text").write_text("no core")
+    wrong = {1 << 21: 4, str(1 << 21): 4, "/nonexistent": 4, "": 2, "a\0b": 2, 0: 4, -1: 4, 1.5: 2, True: 2, None: 2}
+    for given, status in wrong.items():
+        with pytest.raises(GdbheapError) as raised:
+            library.open(given)  # type: ignore[arg-type]
+        assert raised.value.status == status and raised.value.next and str(raised.value), given
+    with library.open(tmp_path / "text") as heap, pytest.raises(library.NoTarget, match="is not a core"):
+        print(heap)
+    with pytest.raises(library.NotPermitted):
+        library.open(os.getpid()).holders()
+    with pytest.raises(library.UsageError, match="gdb's own Python"):
+        library.here()
+    with pytest.raises(library.UsageError, match="clone=True is for a process"):
+        library.open(tmp_path / "text", clone=True)
+
+
+def test_tables(heap: library.Heap) -> None:
+    """As a frame, as Arrow's table and in a notebook: the same cells, whole numbers stay whole."""
+    types, holes = heap.types(), heap.holes(min=0, top=5)
+    assert "<table>" in types._repr_html_() and repr(types).splitlines()[0].split()[0] == "type"
+    assert repr(types[:0]) == "no rows" and [*types[1:3]] == types.rows[1:3]
+    pyarrow = pytest.importorskip("pyarrow")
+    for table in (types, holes, heap.blocks(min="16K"), heap.findings(), heap.holders(), types[:0]):
+        assert table.to_arrow().to_pylist() == table.to_dicts()
+        assert table.to_arrow().schema.field(0).type in (pyarrow.string(), pyarrow.int64())
+    pytest.importorskip("pandas")
+    frame = types.to_pandas()
+    assert list(frame.columns) == types.columns and int(frame["own"].sum()) == sum(row.own for row in types)
+    assert str(holes.to_pandas()["address"].dtype) == "int64" and len(types[:0].to_pandas()) == 0
+
+
+def test_what_is_not_installed_is_said(heap: library.Heap, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install."""
+    for module, ask_for in (("pandas", heap.types().to_pandas), ("pyarrow", heap.types().to_arrow)):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(library.Unsupported, match=f"needs {module}, which is not installed.*pip install"):
+            ask_for()
+
+
+def test_program_without_python(tmp_path: Path) -> None:
+    """Blocks, kinds and holders of a program of C."""
+    from support.programs import c_program
+
+    with running(c_program("held", 1, 2000, 100_000, 0), tmp_path) as found, library.open(found.pid) as heap:
+        assert heap.in_use and heap.owners() is not None
+        block = heap.blocks(min=0, state="used")[0]
+        assert block.kind and heap.object_at(block.address).size == block.size
+        assert heap.types().columns == FIELDS["TypeRow"]
+        with pytest.raises(library.UsageError, match="--by=module is not for"):
+            heap.retained(by="module")
+        with pytest.raises(library.UsageError, match="no state of a block"):
+            heap.blocks(state="wrong")
