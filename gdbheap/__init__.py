@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from gdbheap.api.comparing import Difference as Difference
     from gdbheap.api.comparing import diff as diff
     from gdbheap.api.heap import Heap as Heap
+    from gdbheap.api.inside import Saved as Saved
+    from gdbheap.api.inside import snapshot as snapshot
+    from gdbheap.api.inside import write_report as write_report
     from gdbheap.api.opening import here as here
     from gdbheap.api.opening import open as open
     from gdbheap.api.rows import Block as Block
@@ -41,6 +44,7 @@ _PLACES = {
     "api.opening": ("open", "here"),
     "api.comparing": ("diff", "Difference", "Change"),
     "api.sampling": ("sample", "Sample"),
+    "api.inside": ("snapshot", "write_report", "Saved"),
     "api.heap": ("Heap",),
     "api.table": ("Table",),
     "api.rows": ("Block", "Finding", "Holder", "Hole", "Object", "Owner", "Referrer", "Retained", "TypeRow"),
@@ -63,6 +67,7 @@ __all__ = [
     "Referrer",
     "Retained",
     "Sample",
+    "Saved",
     "Table",
     "TypeRow",
     "Unsupported",
@@ -72,6 +77,8 @@ __all__ = [
     "here",
     "open",
     "sample",
+    "snapshot",
+    "write_report",
 ]
 
 

@@ -14,6 +14,10 @@ class HeldProcess(Protocol):
 PRESENT: int
 SWAPPED: int
 ZERO: int
+OWN_MEMORY: int
+NO_OWN_MEMORY: int
+NOT_STARTED: int
+BY_SIGNAL: int
 STATES: list[str]
 
 class Fault(Exception): ...
@@ -1413,6 +1417,7 @@ class Space:
         files: Sequence[str],
         shared: bool,
         stop: Stop | None = None,
+        memory: int | None = None,
     ) -> Space: ...
     @staticmethod
     def for_core(machine: Machine, segments: Sequence[SegmentRow], files: Sequence[str]) -> Space: ...
@@ -1832,6 +1837,14 @@ class Descriptor:
     def __init__(self, number: int) -> None: ...
     @property
     def number(self) -> int: ...
+
+class OwnCopy:
+    def __init__(self, words: Sequence[bytes], environment: Sequence[bytes]) -> None: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def paused(self) -> float: ...
+    def wait(self, limit: float | None = None) -> tuple[int, bytes] | None: ...
 
 class Frozen:
     def __init__(self, process: int | HeldProcess, limit: float | None = None) -> None: ...

@@ -37,7 +37,7 @@ stage_for_mypy() {
 check_types() {
     stage_for_mypy
     (cd build/lint && "$BIN/mypy" --strict --config-file ../../pyproject.toml --cache-dir ../mypy-cache -p gdbheap) &&
-        MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks &&
+        MYPYPATH=build/lint "$BIN/mypy" --strict scripts examples benchmarks docs/examples &&
         MYPYPATH=build/lint:tests "$BIN/mypy" --strict -p support -p harm -p fuzz -p images -p reference
 }
 

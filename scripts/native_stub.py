@@ -331,7 +331,7 @@ def add_macro(tokens: Tokens, source: Source, name: str) -> None:
 def add_registered(text: str, source: Source) -> None:
     """Note what the module is said to have."""
     source.registered += [name for paths in REGISTERED.findall(text) for name in re.findall(r"::(\w+)", paths)]
-    source.constants += re.findall(r'module\.add\("([A-Z]+)"', text)
+    source.constants += re.findall(r'module\.add\("([A-Z_]+)"', text)
 
 
 def add_file(name: str, text: str, source: Source) -> None:

@@ -1,8 +1,8 @@
 """Stage the sources of the site in a folder: docs/ with README.md as its first page, and a page for each command.
 
 The pages stand there as they are in docs/, but for links that lead out of docs/: to files that go with the site, or to
-pages of it. docs/site/nav.txt has their order. A page for each command is made from its declaration, as
-docs/commands.md is, and shows the sessions that other pages have of it.
+pages of it. docs/site/nav.txt has their order. The library's reference is made from its docstrings, and a page for each
+command from its declaration, as docs/commands.md is; it shows the sessions that other pages have of it.
 
 Usage: site_pages.py FOLDER, with the Python that gdbheap is installed in."""
 
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import command_docs
 import doc_sessions
+import library_docs
 
 from gdbheap.commands.surface.declaration import AnyCommand
 from gdbheap.commands.surface.help import anchor
@@ -152,6 +153,7 @@ def stage(folder: Path) -> None:
             text += "".join(contents(caption, pages) for caption, pages in navigation())
         (folder / place).write_text(text, encoding="utf-8")
     (folder / COMMAND_PAGE).write_text(commands_page(), encoding="utf-8")
+    (folder / f"{library_docs.TITLE}.md").write_text(library_docs.page(), encoding="utf-8")
     for command in COMMANDS.values():
         (folder / "commands" / f"{anchor(command)}.md").write_text(command_page(command), encoding="utf-8")
     missing = [str(file.relative_to(ROOT)) for file in files.values() if not file.is_file()]

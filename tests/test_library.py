@@ -20,8 +20,8 @@ from gdbheap.targets.target import Target
 
 NAMES = [
     "Block", "Change", "Difference", "Finding", "GdbheapError", "Heap", "Holder", "Hole", "NoTarget", "NotPermitted",
-    "Object", "Owner", "Referrer", "Retained", "Sample", "Table", "TypeRow", "Unsupported", "UsageError", "__version__",
-    "diff", "here", "open", "sample",
+    "Object", "Owner", "Referrer", "Retained", "Sample", "Saved", "Table", "TypeRow", "Unsupported", "UsageError",
+    "__version__", "diff", "here", "open", "sample", "snapshot", "write_report",
 ]  # fmt: skip
 # What each record has, in its order: scripts rely on it.
 FIELDS = {
@@ -37,6 +37,7 @@ FIELDS = {
     "Retained": ["address", "type", "count", "own", "retained", "path"],
     "Sample": ["time", "seconds", "rss", "anonymous", "file", "shared", "swapped", "in_use", "system", "threads",
                "doubtful"],
+    "Saved": ["path", "size", "paused", "seconds"],
     "TypeRow": ["type", "count", "own", "buffers", "bytes"],
 }  # fmt: skip
 OF_HEAP = [

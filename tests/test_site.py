@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from test_docs import ROOT, script
 
+import gdbheap
 from gdbheap.commands.surface.help import anchor, help_of_its_own
 from gdbheap.commands.surface.registry import COMMANDS
 
 command_docs = script("command_docs")
+library_docs = script("library_docs")
 site_pages = script("site_pages")
 site_check = script("site_check")
 HEADING = re.compile(r"^#{1,4} (.+)$", re.MULTILINE)
@@ -32,7 +34,16 @@ def test_every_page_is_in_its_order() -> None:
     """Each page of docs/ is once in docs/site/nav.txt, with those beside them; nothing else is."""
     listed = [page for _, pages in site_pages.navigation() for page in pages]
     wanted = {path.stem for path in (ROOT / "docs").glob("*.md")} | {Path(name).stem for name in site_pages.OTHERS}
-    assert sorted(listed) == sorted(wanted)
+    assert sorted(listed) == sorted({*wanted, library_docs.TITLE})
+
+
+def test_the_reference_has_every_name(staged: Path) -> None:
+    """Each public name of the library, with its docstring, and each question of a heap."""
+    text = (staged / f"{library_docs.TITLE}.md").read_text(encoding="utf-8")
+    for name in set(gdbheap.__all__) - {"__version__"}:
+        assert f"\n## {name}\n" in text, name
+    for name in ("holders", "blocks", "save", "rss", "close"):
+        assert f"**`.{name}" in text, name
 
 
 def test_every_command_has_its_page(staged: Path) -> None:

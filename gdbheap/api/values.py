@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Union
 
 from gdbheap.errors import UsageError
@@ -16,7 +17,7 @@ Seconds = Union[int, float, str]
 """Seconds, or a text such as "500ms", "2s" or "10m"."""
 Target = Union[int, str, "os.PathLike[str]"]
 """The id of a process, or the path of a core or a snapshot."""
-MAX_SIZE, MAX_SECONDS = 1 << 63, 1e6
+MAX_SECONDS = 1e6
 
 
 def size_of(value: Size) -> int:
@@ -25,7 +26,7 @@ def size_of(value: Size) -> int:
         found = parse_size(value) if isinstance(value, str) else value
     except ValueError as error:
         raise UsageError(error) from None
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < MAX_SIZE:
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= sys.maxsize:
         raise UsageError(f"{value!r} is not a size: bytes, or a text such as '64K', '1M' or '1.5G'")
     return found
 

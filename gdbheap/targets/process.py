@@ -149,6 +149,9 @@ class Process(Target):
     fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
     """
 
+    # A descriptor of its memory, where somebody has that open.
+    _memory: int | None = None
+
     def __init__(
         self,
         process: Named,
@@ -387,7 +390,7 @@ class Process(Target):
         stop = self._holder if isinstance(self._holder, Stop) else None
         # A copy has all its pages together with the process.
         shared = self.rss.shared or self._has_copy
-        self.space = Space.for_process(self.machine, memory, rows, self.pages, files.paths, shared, stop)
+        self.space = Space.for_process(self.machine, memory, rows, self.pages, files.paths, shared, stop, self._memory)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
         """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""

@@ -46,6 +46,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;
     module.add("SWAPPED", gdbheap_access::memory::SWAPPED)?;
     module.add("ZERO", gdbheap_access::memory::ZERO)?;
+    module.add("OWN_MEMORY", gdbheap_access::process::OWN_MEMORY)?;
+    module.add("NO_OWN_MEMORY", gdbheap_access::process::NO_OWN_MEMORY)?;
+    module.add("NOT_STARTED", gdbheap_access::process::NOT_STARTED)?;
+    module.add("BY_SIGNAL", gdbheap_access::process::BY_SIGNAL)?;
     module.add("STATES", gdbheap_core::allocators::glibc::STATES)?;
     classes!(
         module,
@@ -213,6 +217,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::Stop,
         process::Descriptor,
         process::Frozen,
+        process::OwnCopy,
         pymalloc::ArenaUse,
         pymalloc::Share,
         pymalloc::Occupied,

@@ -5,7 +5,7 @@ use crate::records::{field, records, Given, Read};
 use crate::rows::{answers, Range, Released};
 use crate::watch::{fault, raised, watched};
 use gdbheap_access::memory::{self, Backing, Mapping, MappingKind, OwnedRange, Run, Segment, Source, WordTest};
-use gdbheap_access::process::ProcessFolder;
+use gdbheap_access::process::{self, ProcessFolder};
 use gdbheap_core::{Machine, Missing};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOverflowError};
 use pyo3::prelude::*;
@@ -217,11 +217,13 @@ impl Space {
     }
 }
 
+#[allow(clippy::too_many_arguments)]
 #[pymethods]
 impl Space {
-    /// The space of a live process. `shared`: other processes have some of its private pages too. `stop`: who holds it; once it was let go nothing more is read.
+    /// The space of a live process. `shared`: other processes have some of its private pages too. `stop`: who holds it; once it was
+    /// let go nothing more is read. `memory`: a descriptor of its memory, where somebody has it open; it stays the caller's.
     #[staticmethod]
-    #[pyo3(signature = (machine, process, mappings, pages, files, shared, stop=None))]
+    #[pyo3(signature = (machine, process, mappings, pages, files, shared, stop=None, memory=None))]
     fn for_process(
         machine: GivenMachine,
         process: Given<ProcessFolder>,
@@ -230,10 +232,14 @@ impl Space {
         files: Vec<String>,
         shared: bool,
         stop: Option<PyRef<'_, Stop>>,
+        memory: Option<i32>,
     ) -> PyResult<Space> {
+        let memory =
+            memory.map(|number| process::duplicate(number).map_err(|error| raised(error.into()))).transpose()?;
         let mappings: Vec<Mapping> = mappings.0.iter().map(mapping).collect();
         let (pages, gate) = (pages.map(|pages| &*pages.0), stop.map(|stop| stop.0.gate()));
-        let space = |machine| memory::Space::for_process(machine, process.0, &mappings, pages, &files, shared, gate);
+        let space =
+            |machine| memory::Space::for_process(machine, (process.0, memory), &mappings, pages, &files, shared, gate);
         Space::of(machine, space)
     }
 

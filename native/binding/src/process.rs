@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -259,6 +259,44 @@ impl Descriptor {
     #[getter]
     fn number(&self) -> i32 {
         self.0.as_raw_fd()
+    }
+}
+
+/// A copy of this very process that never runs, and the program that reads it.
+#[pyclass(frozen)]
+pub struct OwnCopy(process::OwnCopy);
+
+#[pymethods]
+impl OwnCopy {
+    /// Copies this process, and has the copy start a program: its words, the first of which is its path, and its
+    /// environment, as NAME=VALUE. No other thread of Python's runs meanwhile. The program has the copy's memory open
+    /// as descriptor OWN_MEMORY. Raises OSError, ValueError.
+    #[new]
+    fn new(words: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> PyResult<OwnCopy> {
+        let strings = |words: Vec<Vec<u8>>| words.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
+        let [words, environment] = [strings(words)?, strings(environment)?];
+        Ok(OwnCopy(process::OwnCopy::start(&words, &environment)?))
+    }
+
+    /// The id of the copy.
+    #[getter]
+    fn pid(&self) -> i32 {
+        self.0.pid()
+    }
+
+    /// For how many seconds the calling thread stood.
+    #[getter]
+    fn paused(&self) -> f64 {
+        self.0.paused().as_secs_f64()
+    }
+
+    /// Waits for the end of the program: its status and what it wrote. None where that takes longer than `limit` seconds, or it was
+    /// waited for before; then both are ended. Raises KeyboardInterrupt and what handlers of signals raise, and both are ended, too.
+    #[pyo3(signature = (limit=None))]
+    fn wait<'py>(&self, py: Python<'py>, limit: Option<f64>) -> PyResult<Option<(i32, Bound<'py, PyBytes>)>> {
+        let limit = duration(limit)?;
+        let found = watched(py, None, |watcher| self.0.wait(watcher, limit))?;
+        Ok(found.map(|ended| (ended.status, PyBytes::new(py, &ended.said))))
     }
 }
 

@@ -533,12 +533,12 @@ fn is_there(run: &Run) -> bool {
 }
 
 impl Space {
-    /// The space of a live process. `files`: paths, by the indices in `mappings`. `shared`: other processes have some of
-    /// its private pages too. `gate`: of the holder of the process; once it is closed nothing more is read. Without `pages`
-    /// and `gate` nobody holds it, and it runs.
+    /// The space of a live process, with its memory where somebody has that open. `files`: paths, by the indices in
+    /// `mappings`. `shared`: other processes have some of its private pages too. `gate`: of the holder of the process; once
+    /// it is closed nothing more is read. Without `pages` and `gate` nobody holds it, and it runs.
     pub fn for_process(
         machine: Machine,
-        process: ProcessFolder,
+        (process, memory): (ProcessFolder, Option<File>),
         mappings: &[Mapping],
         pages: Option<&Pages>,
         files: &[String],
@@ -562,7 +562,7 @@ impl Space {
                 _ => segments.push(Segment { start, end, backing: Backing::Process }),
             }
         }
-        let mem = File::open(process.path("mem")).ok();
+        let mem = memory.or_else(|| File::open(process.path("mem")).ok());
         let origin = match mem {
             Some(mem) if shared && pages.is_none() && gate.is_none() => Origin::Running(RunningMemory::new(mem)?),
             mem => Origin::Process { process, mem, shared, gate },

@@ -1,5 +1,6 @@
 //! Descriptors that Python opened, and those that a child of ours must not keep.
 
+use std::fs::File;
 use std::io::Error;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -7,6 +8,17 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 pub fn owned(number: RawFd) -> Option<OwnedFd> {
     // SAFETY: it is open, and the caller gives it away.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Another number for an open file, which does not outlive exec(2).
+pub fn duplicate(number: RawFd) -> Result<File, Error> {
+    // SAFETY: numbers only.
+    let found = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if found < 0 {
+        return Err(Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, and it is ours.
+    Ok(unsafe { File::from_raw_fd(found) })
 }
 
 /// The kind of file system that an open file is on (statfs(2), f_type).

@@ -1,0 +1,53 @@
+"""The process that reads a program's copy of itself: its parent. It is started by that copy, has its memory open as a
+descriptor, and says in one line how it went."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, NoReturn
+
+from gdbheap._native import OWN_MEMORY
+from gdbheap.api.writing import target_report, write_page, write_snapshot
+from gdbheap.errors import GdbheapError, reason_of
+from gdbheap.heap import Heap
+from gdbheap.refusals.refusal import open_folder
+from gdbheap.targets.own_copy import OwnCopy, ThreadId
+
+__all__ = ["main"]
+
+FAILED = 1
+WHAT_WORKS = (
+    "its own copy cannot be read: run it dumpable and with /proc as its user sees it, or look from outside as root"
+)
+
+
+def main(order: dict[str, Any]) -> NoReturn:
+    """Write what is wanted and end."""
+    try:
+        said, status = {"size": _write(order)}, 0
+    except BaseException as error:
+        status = error.status if isinstance(error, GdbheapError) else FAILED
+        said = {"error": _reason(error), "status": status}  # type: ignore[dict-item]
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, PermissionError):
+        return f"{WHAT_WORKS} ({error.strerror})"
+    if os.environ.get("GDBHEAP_DEBUG"):
+        raise error
+    return reason_of(error)
+
+
+def _write(order: dict[str, Any]) -> int:
+    program = open_folder(order["pid"])
+    copy = open_folder(os.getppid())
+    threads = [ThreadId(*pair) for pair in order["threads"]]
+    heap = Heap(OwnCopy(copy, program, OWN_MEMORY, threads))
+    if order["what"] == "report":
+        return write_page(order["file"], target_report(heap, order["owners"]))
+    return write_snapshot(heap, order["file"], order["owners"], order["blocks"]).size

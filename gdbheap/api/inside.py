@@ -1,0 +1,196 @@
+"""A program that looks at itself: a frozen copy is made, another process reads that, and the copy ends.
+
+Called in a signal handler, a request of a server or by ``sys.remote_exec``: so it takes no lock, and imports little.
+The other process is a new interpreter, as a copy of one with threads may run no Python (copy_reader)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from gdbheap._native import BY_SIGNAL, NO_OWN_MEMORY, NOT_STARTED
+from gdbheap._native import OwnCopy as Copy
+from gdbheap.api.values import Seconds, seconds_of
+from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.files import check_writable
+from gdbheap.host import headroom
+from gdbheap.host.procfs import PROC, kib, parse_status
+from gdbheap.machines.machine import own_machine
+
+__all__ = ["Saved", "snapshot", "write_report"]
+
+SNAPSHOT, REPORT = "snapshot", "report"
+# The reader needs this beside the copy's page tables.
+READER_BYTES = 64 << 20
+# One word of a command line has at most 128 KiB.
+MAX_THREADS = 2000
+CODE = (
+    "import sys, json; order = json.loads(sys.argv[1]); sys.path += order['path'];"
+    " from gdbheap.api.copy_reader import main; main(order)"
+)
+# What changes how an interpreter, or malloc, works, and is meant for the program alone.
+NOT_HANDED_ON = ("PYTHON", "MALLOC_", "GLIBC_", "LD_PRELOAD", "LD_AUDIT")
+INSTEAD = "look at it from outside, as 'gdbheap PID', or let it leave a core"
+# The process that has a copy being read now: not true in what it forks meanwhile.
+_busy: dict[int, object] = {}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A file that a program has written of itself: its ``path``, its ``size``, for how many seconds the calling thread
+    stood still while the copy was made (``paused``), and how long everything took (``seconds``)."""
+
+    path: str
+    size: int
+    paused: float
+    seconds: float
+
+
+def snapshot(
+    path: str | os.PathLike[str],
+    *,
+    blocks: bool = False,
+    owners: bool | None = None,
+    max_time: Seconds | None = None,
+    python: str | None = None,
+) -> Saved:
+    """Write a snapshot of this very program, as ``Heap.save`` does of another: no right is needed that the program does
+    not have, and no other process traces it (docs/inside.md).
+
+    The calling thread stands while the kernel copies page tables, and waits for the file while other threads run on;
+    after ``max_time`` (seconds, or "30s") everything is ended. ``python``: the interpreter that reads the copy, where
+    the program's own will not do. Raises UsageError for a file that cannot be written, Unsupported where no copy can be
+    made, NotPermitted where it cannot be read, and GdbheapError."""
+    return _written(SNAPSHOT, path, {"blocks": blocks, "owners": owners}, max_time, python)
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    owners: bool | None = None,
+    max_time: Seconds | None = None,
+    python: str | None = None,
+) -> Saved:
+    """Write one HTML page about this very program, as ``Heap.write_report`` does of another. The rest as for
+    ``snapshot``."""
+    return _written(REPORT, path, {"owners": owners}, max_time, python)
+
+
+def _written(
+    what: str, path: str | os.PathLike[str], options: dict[str, Any], max_time: Seconds | None, python: str | None
+) -> Saved:
+    began, file = time.monotonic(), os.path.abspath(os.fspath(path))
+    limit = None if max_time is None else seconds_of(max_time)
+    check_writable(file)
+    _refuse()
+    order = {"what": what, "file": file, "pid": os.getpid(), "threads": _threads(), "path": _path(), **options}
+    words = [_interpreter(python), "-I", "-S", "-c", CODE, json.dumps(order)]
+    mine = object()
+    if _busy.setdefault(os.getpid(), mine) is not mine:
+        raise GdbheapError("this program has a copy of itself read already: try again when that is over")
+    try:
+        copy = _copy(words)
+        ended = copy.wait(limit)
+    finally:
+        _busy.pop(os.getpid(), None)
+    if ended is None:
+        raise GdbheapError(f"the copy was not read within {limit:g} s, and was ended: give it longer (max_time)")
+    return Saved(file, _size(*ended), copy.paused, time.monotonic() - began)
+
+
+def _copy(words: list[str]) -> Copy:
+    encoded = [os.fsencode(word) for word in words]
+    environment = [
+        name + b"=" + value
+        for name, value in os.environb.items()
+        if not name.startswith(tuple(map(str.encode, NOT_HANDED_ON)))
+    ]
+    try:
+        return Copy(encoded, environment)
+    except OSError as error:
+        why = EXHAUSTED.get(error.errno or 0) or f"{error.strerror}: {INSTEAD}"
+        raise Unsupported(f"the kernel refuses a copy of this program: {why}") from None
+
+
+def _size(status: int, said: bytes) -> int:
+    """The bytes of the file; what the reader says, or its end, as the error that it means."""
+    try:
+        told: dict[str, Any] = json.loads(said.decode("utf-8", "replace").strip().rpartition("\n")[2] or "{}")
+    except ValueError:
+        told = {}
+    if status == 0 and isinstance(told.get("size"), int):
+        return int(told["size"])
+    if "error" in told:
+        error = _kind(told.get("status"))(str(told["error"]))
+        raise error
+    if status == NOT_STARTED:
+        raise Unsupported("the interpreter that would read the copy cannot be started: say which one (python=…)")
+    if status == NO_OWN_MEMORY:
+        raise NotPermitted(f"/proc/self/mem cannot be opened in the copy (is /proc mounted?): {INSTEAD}")
+    if status > BY_SIGNAL:
+        why = "memory ran out, or a filter (seccomp) does not allow what it does"
+        raise GdbheapError(f"the process that read the copy was killed (signal {status - BY_SIGNAL}; {why}): {INSTEAD}")
+    words = one_line(said.decode("utf-8", "replace"), 200)
+    raise GdbheapError(f"the copy could not be read (status {status}; {words}): {INSTEAD}")
+
+
+def _kind(status: object) -> type[GdbheapError]:
+    kinds = (UsageError, NotPermitted, Unsupported)
+    return next((kind for kind in kinds if kind.status == status), GdbheapError)
+
+
+def _refuse() -> None:
+    """Raise Unsupported where a copy could harm the program, or would not be allowed."""
+    if own_machine() is None:
+        raise Unsupported(f"copies are not made on this machine: {INSTEAD}")
+    if os.getuid() != os.geteuid() or os.getgid() != os.getegid():
+        raise Unsupported(f"this program has another user's rights than who started it (set-uid): {INSTEAD}")
+    spaces = [os.readlink(f"{PROC}/self/ns/{name}") for name in ("pid", "pid_for_children")]
+    if spaces[0] != spaces[1]:
+        raise Unsupported(f"children of this program get a process namespace of their own (unshare): {INSTEAD}")
+    if headroom.processes_left("self") < 2:
+        raise Unsupported(f"its control group allows no two further processes (pids.max): raise it, or {INSTEAD}")
+    with open(f"{PROC}/self/status", "rb") as stream:
+        tables = kib(parse_status(stream.read()).get("VmPTE")) or 0
+    left = headroom.memory_left("self")
+    if left < tables + READER_BYTES:
+        need = f"{tables >> 20} MiB of page tables are copied, and the reader takes about {READER_BYTES >> 20} MiB"
+        raise Unsupported(f"{need}: there is room for {left >> 20} MiB more; raise the limit, or {INSTEAD}")
+
+
+def _threads() -> list[tuple[int, int]]:
+    """The number (0 where nobody knows it) and the thread pointer of each thread of Python's. No lock is taken: whoever
+    holds that of ``threading`` may be the thread in which a signal came."""
+    threading = sys.modules.get("threading")
+    known = dict(getattr(threading, "_active", {}))
+    numbers = {ident: getattr(thread, "native_id", None) or 0 for ident, thread in known.items()}
+    return [(numbers.get(ident, 0), ident) for ident in list(sys._current_frames())[:MAX_THREADS]]
+
+
+def _path() -> list[str]:
+    """The folders in which this package and the one that it needs are, in this order; nothing else is looked for
+    there by name."""
+    from importlib.util import find_spec
+
+    found = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
+    spec = find_spec("elftools")
+    if spec is not None and spec.origin:
+        found.append(os.path.dirname(os.path.dirname(os.path.abspath(spec.origin))))
+    return list(dict.fromkeys(found))
+
+
+def _interpreter(python: str | None) -> str:
+    """The interpreter that reads the copy. Raises Unsupported where none is found: a server that has Python within it
+    says another program in sys.executable."""
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    places = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
+    own = sys.executable or ""
+    candidates = [python] if python is not None else [own if "python" in os.path.basename(own) else "", *places]
+    for path in candidates:
+        if path and os.access(path, os.X_OK) and os.path.isfile(path):
+            return os.path.abspath(path)
+    raise Unsupported(f"no interpreter is found that could read the copy: say which one (python=…), or {INSTEAD}")

@@ -1,0 +1,142 @@
+"""A program's copy of itself as a target: memory by a descriptor that the copy has opened, all else by ``/proc``.
+
+The program runs on. Its memory, mappings and private pages are the copy's, as they were at the moment of the fork; fork
+leaves out pages of files and of shared memory, so which of these are resident is read of the program itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from gdbheap._native import Pages
+from gdbheap.errors import NoTarget
+from gdbheap.host import procfs
+from gdbheap.host.identity import identify
+from gdbheap.host.procfs import ProcessFolder, Rss
+from gdbheap.targets.mappings import Mapping, parse_flagged, parse_locked, parse_maps
+from gdbheap.targets.process import Preparation, Process, Registers
+from gdbheap.targets.ranges import Ranges
+from gdbheap.targets.target import AT_PAGESZ
+
+__all__ = ["OwnCopy", "ThreadId"]
+
+SOURCE = "pages of a copy"
+NO_REGISTERS = (
+    "taken from inside: no registers and stack pointers are known, so that all words of each thread's stack count as in"
+    " use, and no stack of C can be unwound"
+)
+NOT_RESIDENT = (
+    "which pages of files and of shared memory are resident is not known: the program keeps others from its own files"
+    " in /proc (it is not dumpable), and fork does not copy these pages"
+)
+
+
+class ThreadId(NamedTuple):
+    """A thread of Python's: its number (0 where that is not known) and its thread pointer."""
+
+    tid: int
+    pointer: int
+
+
+class OwnCopy(Process):
+    """The copy of a program by itself. ``memory``: a descriptor of its memory; ``threads``: those of Python's that the
+    program knew. Raises NoTarget, NotPermitted, OSError."""
+
+    def __init__(
+        self, copy: ProcessFolder, program: ProcessFolder, memory: int, threads: Sequence[ThreadId] = ()
+    ) -> None:
+        ready = Preparation(copy)
+        ready.identity = identify(lambda path: _read(program, path), program.pid)
+        ready.thread_names = {tid: program.thread_name(tid) for tid in _tasks(program)}
+        ready.load_files()
+        self._program, self._memory = program, memory
+        standing = [Registers(tid, pointer, 0, 0, ()) for tid, pointer in threads]
+        self._unread: list[str] = [NO_REGISTERS]
+        super().__init__(copy, standing, ready, books_read=lambda process: self._wiped())
+        self.pid = program.pid
+        self.warnings += self._unread
+        with suppress(OSError):
+            program.read("maps", 1)
+            self.proc = program.place
+
+    def _read_books(self) -> None:
+        self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
+        if not len(self.mappings):
+            raise NoTarget("the copy has ended: memory ran out, or the program did")
+        with suppress(OSError):
+            self.auxv = procfs.parse_auxv(self.machine, self._folder.read("auxv"))
+        ranges = ((mapping.start, mapping.end) for mapping in self.mappings)
+        self.machine = self.machine.with_page(self.auxv.get(AT_PAGESZ), ranges)
+        self.rss = self._read_rss()
+        self.pages = self._merged()
+        self.rss = self._sums()
+        with suppress(OSError):
+            if procfs.kib(self._program.status().get("VmLck")):
+                self.locked = parse_locked(self._program.read("smaps", procfs.TABLE_LIMIT))
+        self.threads = [self._thread(registers) for registers in self._standing]
+
+    def _merged(self) -> Pages:
+        """The private pages of the copy, with the program's of files and of shared memory."""
+        mine = [mapping for mapping in self.mappings if mapping.private and mapping.anonymous]
+        others = [mapping for mapping in self.mappings if not (mapping.private and mapping.anonymous)]
+        own = self._find_pages(self._folder.path("pagemap"), self._ranges([*mine, *others]))
+        try:
+            found = self._find_pages(self._program.path("pagemap"), self._ranges(others))
+        except OSError:
+            self._unread.append(NOT_RESIDENT)
+            return own
+        runs = [(run.start, run.end, run.state) for start, end in self._ranges(mine) for run in own.runs(start, end)]
+        runs += [
+            (run.start, run.end, run.state) for start, end in self._ranges(others) for run in found.runs(start, end)
+        ]
+        return Pages.from_runs(self.machine, sorted(runs))
+
+    def _ranges(self, mappings: Iterable[Mapping]) -> Ranges:
+        """Return where they are, ascending, without the kernel's own."""
+        end = self.machine.kernel_start
+        return sorted((mapping.start, mapping.end) for mapping in mappings if mapping.end < end)
+
+    def _sums(self) -> Rss:
+        """What is resident, by the pages."""
+        assert self.pages is not None
+        counts = [self.pages.count(start, end) for start, end in self._ranges(self.mappings)]
+        resident, swapped = sum(count.resident for count in counts), sum(count.swapped for count in counts)
+        known = self.rss
+        return Rss(resident, swapped, SOURCE, anonymous=known.anonymous, huge=known.huge, lazy=known.lazy)
+
+    def _wiped(self) -> Ranges:
+        """The memory that a copy has not, because the program asked for that (MADV_DONTFORK, MADV_WIPEONFORK); said."""
+        wiped: Ranges = []
+        with suppress(OSError):
+            wiped = list(parse_flagged(self._folder.read("smaps", procfs.TABLE_LIMIT), b"wf"))
+        left_out = list(wiped)
+        with suppress(OSError):
+            left_out += parse_flagged(self._program.read("smaps", procfs.TABLE_LIMIT), b"dc")
+        if left_out:
+            self.partial = True
+            size = sum(end - start for start, end in left_out)
+            self._unread.append(
+                f"{size:,} bytes in {len(left_out)} ranges are not in the copy (MADV_DONTFORK, MADV_WIPEONFORK): what"
+                " they hold is missing"
+            )
+        return wiped
+
+    def sharing(self, start: int, end: int) -> tuple[int, int] | None:
+        """None: the copy shares them all."""
+        return None
+
+
+def _read(program: ProcessFolder, path: str) -> bytes:
+    """A file of the program, or of the kernel. Raises OSError."""
+    own = f"{procfs.PROC}/{program.pid}/"
+    if path.startswith(own):
+        return program.read(path[len(own) :])
+    with open(path, "rb") as stream:
+        return stream.read(procfs.TEXT_LIMIT)
+
+
+def _tasks(program: ProcessFolder) -> list[int]:
+    with suppress(OSError):
+        return program.tasks()
+    return []

@@ -1,0 +1,362 @@
+//! A frozen copy of the process that we run in, and a program that reads it. It takes no right that the process does not
+//! have: no tracing, and nothing of /proc that is not its own.
+//!
+//! The copy is made by clone(2), as fork(2) does it, but runs no handler of fork's (pthread_atfork), no malloc, nothing of
+//! Python's and nothing of libraries that stand in front of libc: other threads may have held any lock at that moment.
+//! It makes system calls alone, closes all descriptors, opens its own memory, starts the program, which inherits that
+//! descriptor, and waits for its end. Its own end is no SIGCHLD (its exit signal is 0), and wait(2) for any child does not
+//! collect it: only who asks for it with __WALL does. It ends with the thread that made it (PR_SET_PDEATHSIG), and the
+//! program with it.
+
+use crate::process::pipe::pipe;
+use crate::signals::SignalsHeld;
+use crate::work::Watcher;
+use libc::{c_char, c_int, c_long, c_void};
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::ptr::null;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The descriptor by which the program reads the copy's memory; what it writes goes to the standard ones.
+pub const OWN_MEMORY: i32 = 3;
+const OUT: c_int = 1;
+/// How the copy ends where it cannot start the program; beyond what a program of ours ends with.
+pub const NO_OWN_MEMORY: i32 = 121;
+pub const NOT_STARTED: i32 = 122;
+/// Added to the number of the signal that ended the program.
+pub const BY_SIGNAL: i32 = 128;
+/// The program starts on it, with the copy's memory; the copy waits meanwhile.
+const STACK: usize = 64 << 10;
+/// Descriptors are closed one by one up to this number where the kernel cannot close a range (before Linux 5.9).
+const MOST_DESCRIPTORS: c_int = 1 << 16;
+const SIGNALS: c_int = 64;
+/// The program gives way to the one that it is about.
+const NICE: c_int = 10;
+const CAPABILITIES_VERSION: u32 = 0x2008_0522;
+const WAKE: i32 = 20;
+const LARGEST_ANSWER: usize = 1 << 20;
+/// How long the end of a copy that was killed is waited for.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const NAP: Duration = Duration::from_millis(1);
+
+/// What the copy needs, made before it: it cannot ask malloc for anything.
+struct Plan {
+    path: *const c_char,
+    words: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    parent: i32,
+    out: c_int,
+    stack: *mut c_void,
+}
+
+/// One system call, by its number: the functions of libc may be somebody else's (LD_PRELOAD), and take a lock.
+fn call(number: c_long, arguments: [c_long; 4]) -> c_long {
+    let [a, b, c, d] = arguments;
+    // SAFETY: only calls of this file come here, whose pointers lead to what lives as long as they run.
+    unsafe { libc::syscall(number, a, b, c, d) }
+}
+
+fn open(path: &'static [u8], flags: c_int) -> c_int {
+    debug_assert_eq!(path.last(), Some(&0));
+    call(libc::SYS_openat, [libc::AT_FDCWD as c_long, path.as_ptr() as c_long, c_long::from(flags), 0]) as c_int
+}
+
+fn close(number: c_int) {
+    call(libc::SYS_close, [c_long::from(number), 0, 0, 0]);
+}
+
+/// Gives `number` another one, in the place of whatever has that.
+fn moved(number: c_int, to: c_int) {
+    if number != to {
+        call(libc::SYS_dup3, [c_long::from(number), c_long::from(to), 0, 0]);
+        close(number);
+    }
+}
+
+fn end(status: i32) -> ! {
+    loop {
+        call(libc::SYS_exit_group, [c_long::from(status), 0, 0, 0]);
+    }
+}
+
+fn close_from(first: c_int) {
+    if call(libc::SYS_close_range, [c_long::from(first), c_long::from(c_int::MAX), 0, 0]) != 0 {
+        (first..MOST_DESCRIPTORS).for_each(close);
+    }
+}
+
+// ---- in the copy
+
+/// All that the copy does: it never returns.
+fn be_copy(plan: &Plan) -> ! {
+    let pdeathsig =
+        |signal: c_int| call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(signal), 0, 0]);
+    pdeathsig(libc::SIGKILL);
+    if call(libc::SYS_getppid, [0; 4]) != c_long::from(plan.parent) {
+        // It ended before it could be told of.
+        end(NOT_STARTED);
+    }
+    give_up_rights();
+    // Its own files in /proc are its user's again: a new program has fewer rights than this one may have had.
+    call(libc::SYS_prctl, [c_long::from(libc::PR_SET_DUMPABLE), 1, 0, 0]);
+    moved(plan.out, OUT);
+    close_from(OUT + 1);
+    close(0);
+    // The lowest number that is free.
+    let nothing = open(b"/dev/null\0", libc::O_RDWR);
+    call(libc::SYS_dup3, [c_long::from(OUT), 2, 0, 0]);
+    // Nobody is refused their own memory, and who inherits the descriptor is not asked again.
+    let memory = open(b"/proc/self/mem\0", libc::O_RDONLY);
+    if nothing < 0 || memory < 0 {
+        end(NO_OWN_MEMORY);
+    }
+    moved(memory, OWN_MEMORY);
+    go_first_without_memory();
+    let mut action: libc::sigaction = no_action();
+    action.sa_sigaction = libc::SIG_DFL;
+    // SAFETY: plain data; an ignored SIGCHLD would have the program collected by the kernel.
+    unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is the program's alone until it runs, for which this thread waits; the plan outlives that.
+    let reader = unsafe { libc::clone(be_program, plan.stack, flags, (plan as *const Plan).cast_mut().cast()) };
+    if reader < 0 {
+        end(NOT_STARTED);
+    }
+    (0..=OWN_MEMORY).for_each(close);
+    let mut status: c_int = 0;
+    loop {
+        let arguments = [c_long::from(reader), &mut status as *mut c_int as c_long, c_long::from(libc::__WALL), 0];
+        if call(libc::SYS_wait4, arguments) == c_long::from(reader) {
+            break;
+        }
+    }
+    end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) });
+}
+
+/// Capabilities that the program will not have would keep it from the copy; so would a real user who is another one.
+fn give_up_rights() {
+    let same = c_long::from(-1);
+    let group = call(libc::SYS_getegid, [0; 4]);
+    let user = call(libc::SYS_geteuid, [0; 4]);
+    call(libc::SYS_setresgid, [group, group, group, same]);
+    call(libc::SYS_setresuid, [user, user, user, same]);
+    let (head, none) = ([CAPABILITIES_VERSION, 0], [0u32; 6]);
+    call(libc::SYS_capset, [head.as_ptr() as c_long, none.as_ptr() as c_long, 0, 0]);
+}
+
+/// Where memory runs out the kernel ends the copy, or the program, which inherits this, before anybody else.
+fn go_first_without_memory() {
+    let file = open(b"/proc/self/oom_score_adj\0", libc::O_WRONLY);
+    if file >= 0 {
+        const FIRST: &[u8] = b"1000";
+        call(libc::SYS_write, [c_long::from(file), FIRST.as_ptr() as c_long, FIRST.len() as c_long, 0]);
+        close(file);
+    }
+}
+
+fn no_action() -> libc::sigaction {
+    // SAFETY: plain data, for which zeros are a value.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Becomes the program, with the copy's memory until then.
+extern "C" fn be_program(plan: *mut c_void) -> c_int {
+    // SAFETY: the copy waits until the program runs, and keeps the plan.
+    let plan = unsafe { &*plan.cast::<Plan>() };
+    call(libc::SYS_setsid, [0; 4]);
+    call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(libc::SIGKILL), 0, 0]);
+    call(libc::SYS_setpriority, [0, 0, c_long::from(NICE), 0]);
+    let mut action = no_action();
+    action.sa_sigaction = libc::SIG_DFL;
+    for signal in 1..=SIGNALS {
+        // SAFETY: plain data; those that cannot be set stay as they are.
+        unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+    }
+    let none = 0u64;
+    let arguments = [c_long::from(libc::SIG_SETMASK), &none as *const u64 as c_long, 0, size_of::<u64>() as c_long];
+    call(libc::SYS_rt_sigprocmask, arguments);
+    let number = (call(libc::SYS_getpid, [0; 4]) as i32).to_ne_bytes();
+    call(libc::SYS_write, [c_long::from(OUT), number.as_ptr() as c_long, number.len() as c_long, 0]);
+    let (words, environment) = (plan.words.as_ptr() as c_long, plan.environment.as_ptr() as c_long);
+    call(libc::SYS_execve, [plan.path as c_long, words, environment, 0]);
+    call(libc::SYS_exit_group, [c_long::from(NOT_STARTED), 0, 0, 0]);
+    NOT_STARTED
+}
+
+// ---- in the process
+
+/// A copy of this process, and the program that reads it.
+pub struct OwnCopy {
+    pid: i32,
+    paused: Duration,
+    left: Mutex<Option<File>>,
+}
+
+/// How the program ended, and what it wrote.
+pub struct Ended {
+    pub status: i32,
+    pub said: Vec<u8>,
+}
+
+fn pointers(words: &[CString]) -> Vec<*const c_char> {
+    words.iter().map(|word| word.as_ptr()).chain([null()]).collect()
+}
+
+impl OwnCopy {
+    /// Copies this process and has the copy start a program: its words, the first of which is its path, and its
+    /// environment. The calling thread waits for the copy alone; other threads do not stand still.
+    pub fn start(words: &[CString], environment: &[CString]) -> io::Result<OwnCopy> {
+        let Some(path) = words.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
+        let (from, out) = pipe()?;
+        // Nothing moves between this and the copy.
+        let mut stack = vec![0u8; STACK];
+        let top = (stack.as_mut_ptr_range().end as usize & !15) as *mut c_void;
+        let plan = Plan {
+            path: path.as_ptr(),
+            words: pointers(words),
+            environment: pointers(environment),
+            parent: std::process::id() as i32,
+            out: out.as_raw_fd(),
+            stack: top,
+        };
+        let held = SignalsHeld::hold();
+        let began = Instant::now();
+        // No memory is shared, and no signal tells of its end.
+        // SAFETY: as fork(2), and the child only goes on in `be_copy`, which makes system calls alone.
+        let pid =
+            unsafe { libc::syscall(libc::SYS_clone, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long) };
+        if pid == 0 {
+            be_copy(&plan);
+        }
+        let (paused, error) = (began.elapsed(), io::Error::last_os_error());
+        drop(held);
+        drop(out);
+        if pid < 0 {
+            return Err(error);
+        }
+        Ok(OwnCopy { pid: pid as i32, paused, left: Mutex::new(Some(from.into())) })
+    }
+
+    /// For how long the calling thread stood.
+    pub fn paused(&self) -> Duration {
+        self.paused
+    }
+
+    /// The id of the copy.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Waits for the end of the program, and of the copy with it; None where that takes longer than `limit`: then both
+    /// are ended. So are they where the watcher ends the waiting. None again at a second call.
+    pub fn wait(&self, watcher: &dyn Watcher, limit: Option<Duration>) -> crate::error::Result<Option<Ended>> {
+        let Some(from) = self.left().take() else { return Ok(None) };
+        let until = limit.map(|limit| Instant::now() + limit);
+        let mut copy = Held { pid: self.pid, from, said: Vec::new(), is_gone: false };
+        loop {
+            copy.hear(WAKE);
+            if let Some(status) = copy.ended() {
+                copy.hear(0);
+                let said = copy.said.split_off(copy.said.len().min(size_of::<i32>()));
+                return Ok(Some(Ended { status, said }));
+            }
+            watcher.check()?;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Option<File>> {
+        self.left.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Drop for OwnCopy {
+    fn drop(&mut self) {
+        if let Some(from) = self.left().take() {
+            drop(Held { pid: self.pid, from, said: Vec::new(), is_gone: false });
+        }
+    }
+}
+
+/// A copy that is not collected yet: it is ended with this.
+struct Held {
+    pid: i32,
+    from: File,
+    said: Vec<u8>,
+    is_gone: bool,
+}
+
+impl Held {
+    /// Takes what the program has written, for which it waits so many milliseconds at most. The end of the pipe says
+    /// nothing: whoever was forked meanwhile may have it, too.
+    fn hear(&mut self, wait: i32) {
+        let mut entry = libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut bytes = [0; 4 << 10];
+        loop {
+            // SAFETY: one entry, ours.
+            let is_ready = unsafe { libc::poll(&mut entry, 1, wait) } > 0;
+            let got =
+                if is_ready && entry.revents & libc::POLLIN != 0 { self.from.read(&mut bytes).unwrap_or(0) } else { 0 };
+            if got == 0 {
+                if is_ready && wait > 0 {
+                    std::thread::sleep(NAP);
+                }
+                return;
+            }
+            let room = LARGEST_ANSWER.saturating_sub(self.said.len());
+            self.said.extend_from_slice(&bytes[..got.min(room)]);
+            if wait > 0 {
+                return;
+            }
+        }
+    }
+
+    /// How the copy ended, where it did; it is collected.
+    fn ended(&mut self) -> Option<i32> {
+        let mut status: c_int = 0;
+        // SAFETY: the kernel writes one number; the copy is our child, and nobody else's to collect.
+        match unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL | libc::WNOHANG) } {
+            0 => return None,
+            -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => return None,
+            // Somebody collected it all the same.
+            -1 => status = 0,
+            _ => {}
+        }
+        self.is_gone = true;
+        Some(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) })
+    }
+
+    /// Ends the copy, and the program with it, which the kernel then gives to whoever collects orphans: that may be us.
+    fn end(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        // SAFETY: two numbers; the copy is not collected yet, so that the number is its own.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        let until = Instant::now() + END_PATIENCE;
+        while self.ended().is_none() && Instant::now() < until {
+            std::thread::sleep(NAP);
+        }
+        self.hear(0);
+        let Some(Ok(number)) = self.said.get(..size_of::<i32>()).map(<[u8; 4]>::try_from) else { return };
+        let reader = i32::from_ne_bytes(number);
+        // SAFETY: the kernel says at once where it is no child of ours.
+        while reader > 0 && unsafe { libc::waitpid(reader, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } == 0 {
+            if Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,300 @@
+"""A program that looks at itself: without tracing, without rights, and without noticing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.control_groups import limited_group
+from support.programs import PATIENCE, SOURCES, gdbheap, interpreters, running
+from support.users import NOBODY, copy_packages
+
+import gdbheap as library
+from gdbheap._native import OwnCopy
+
+RELEASES = ("3.9", "3.13")
+PACKAGES = str(Path(library.__file__).parent.parent)
+WORDS = [b"/bin/true"]
+
+
+@pytest.fixture(scope="module")
+def packages() -> Iterator[str]:
+    """Return a folder with gdbheap and what it needs, which all may read."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy_packages(Path(folder))
+        yield folder
+
+
+def told(stderr: str) -> dict[str, Any]:
+    """Return what the program says of its look at itself."""
+    found: dict[str, Any] = json.loads(stderr.strip().rpartition("\n")[2])
+    return found
+
+
+def command(python: str, packages: str, path: Path, *how: str) -> list[str]:
+    """Return the command that starts the program."""
+    return [python, "-I", "-S", str(SOURCES / "looks_inside.py"), packages, str(path), *how]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_snapshot_from_inside(release: str, packages: str, tmp_path: Path) -> None:
+    """From a handler while a lock is held: the file is of this program, and has what a look from outside has."""
+    python = next((one.executable for one in interpreters(release)), None)
+    if python is None:
+        pytest.skip(f"no CPython {release}")
+    path = tmp_path / "now.heap"
+    with running(command(python, packages, path, "signal"), tmp_path) as target:
+        found = told(target.stderr)
+        assert found["size"] == path.stat().st_size and found["pid"] == target.pid, found
+        assert found["children"] == 0 and found["left"] is None and found["paused"] < found["seconds"]
+        with library.open(path) as inside, library.open(target.pid) as outside:
+            assert inside.pid == target.pid and inside.target["start_time"] == outside.target["start_time"]
+            (held,) = [row for row in inside.holders() if row.path == "cache"]
+            (same,) = [row for row in outside.holders() if row.path == "cache"]
+            assert (held.what, held.count, held.bytes) == (same.what, same.count, same.bytes)
+            assert inside.rss and outside.rss and abs(inside.rss - outside.rss) < 4 << 20
+            assert any("taken from inside" in warning for warning in inside.warnings)
+            changed = library.diff(inside, outside)
+            assert changed.same_process
+        assert gdbheap("diff", str(path), str(target.pid)).returncode in (0, 1)
+
+
+@pytest.mark.parametrize("how", [(), ("undumpable",), ("filtered",), ("undumpable", "filtered", "report")])
+def test_without_rights(how: tuple[str, ...], packages: str, tmp_path: Path) -> None:
+    """An unprivileged user's program that is not dumpable and may not trace can look at itself."""
+    if os.getuid() != 0:
+        pytest.skip("needs root to become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        path = Path(folder) / ("now.html" if "report" in how else "now.heap")
+        words = command("/usr/bin/python3", packages, path, *how)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, cwd="/",
+            preexec_fn=become_nobody,
+        )  # fmt: skip
+        found = told(done.stderr)
+        assert found.get("size") == path.stat().st_size and found["children"] == 0 and found["left"] is None, found
+        if "report" in how:
+            assert b"<html" in path.read_bytes()
+            return
+        with library.open(path) as heap:
+            assert "cache" in [row.path for row in heap.holders()]
+            unknown = any("which pages of files" in warning for warning in heap.warnings)
+            assert unknown == ("undumpable" in how)
+
+
+def become_nobody() -> None:
+    """Have no rights from now on."""
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def own_copies() -> list[int]:
+    """Return our children, zombies and copies that nobody else collects included."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(word) for word in (task / "children").read_text().split()]
+    return found
+
+
+def test_hundreds_of_copies_under_load() -> None:
+    """With threads that allocate, hold locks and start children: no deadlock, no lost signal, no zombie."""
+    before, over = own_copies(), threading.Event()
+    heard, wanted, started = [0], [0], [0]
+    signal.signal(signal.SIGUSR2, lambda number, frame: heard.__setitem__(0, heard[0] + 1))
+    lock = threading.Lock()
+
+    def allocates() -> None:
+        while not over.is_set():
+            with lock:
+                bytearray(200_000)
+
+    def starts() -> None:
+        while not over.is_set():
+            assert subprocess.run(["/bin/true"]).returncode == 0
+            started[0] += 1
+
+    threads = [threading.Thread(target=one) for one in (allocates, allocates, starts)]
+    descriptors = len(os.listdir("/proc/self/fd"))
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(300):
+            copy = OwnCopy(WORDS, [])
+            os.kill(os.getpid(), signal.SIGUSR2)
+            wanted[0] += 1
+            ended = copy.wait(PATIENCE)
+            assert ended == (0, b"")
+            while heard[0] < wanted[0]:
+                time.sleep(0.001)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    assert own_copies() == before and started[0]
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+def test_what_the_program_gets() -> None:
+    """Its words and its environment, three descriptors and the memory of the copy; no signal is ignored or blocked."""
+    code = (
+        "import os, sys, signal; memory = os.pread(3, 5, int(sys.argv[1]));"
+        "default = signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL;"
+        "first = open(f'/proc/{os.getppid()}/oom_score_adj').read().strip();"
+        "print(memory, sorted(os.listdir('/proc/self/fd')), os.environ.get('A'), os.getsid(0) == os.getpid(),"
+        " signal.pthread_sigmask(signal.SIG_BLOCK, []), default, first)"
+    )
+    secret = bytes(reversed(b"olleh"))
+    address = id(secret) + bytes.__basicsize__ - 1
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        words = [sys.executable, "-I", "-S", "-c", code, str(address)]
+        ended = OwnCopy([word.encode() for word in words], [b"A=b"]).wait(PATIENCE)
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    assert ended is not None and ended[0] == 0, ended
+    # The last descriptor is the folder that is listed.
+    wanted = f"{secret!r} ['0', '1', '2', '3', '4'] b True set() True 1000"
+    assert ended[1].decode().split("\n")[0] == wanted
+
+
+@pytest.mark.parametrize(
+    "words", [[b"/nonexistent"], [b"/bin/sh", b"-c", b"kill -9 $$"], [b"/bin/sh", b"-c", b"exit 7"]]
+)
+def test_ends_that_are_told(words: list[bytes]) -> None:
+    """A program that cannot be started, is killed, or fails."""
+    ended = OwnCopy(words, []).wait(PATIENCE)
+    assert ended is not None and ended[0] in (122, 128 + 9, 7)
+    assert own_copies() == [pid for pid in own_copies() if Path(f"/proc/{pid}").exists()]
+
+
+def test_time_is_up(tmp_path: Path) -> None:
+    """A copy that is not read in time is ended, with its reader, and collected; a second wait says nothing."""
+    before, copy = own_copies(), OwnCopy([b"/bin/sleep", b"1000"], [])
+    assert copy.wait(0.05) is None and copy.wait(0.05) is None
+    assert own_copies() == before
+    copy = OwnCopy([b"/bin/sleep", b"1000"], [])
+    del copy
+    assert own_copies() == before
+    with pytest.raises(library.GdbheapError, match="was ended: give it longer"):
+        library.snapshot(tmp_path / "late.heap", max_time=0)
+    assert own_copies() == before and not list(tmp_path.iterdir())
+
+
+def test_ends_with_its_program(tmp_path: Path) -> None:
+    """Killed in the middle, a program leaves neither a copy nor a reader."""
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); from gdbheap._native import OwnCopy;"
+        "copy = OwnCopy([b'/bin/sleep', b'1000'], []); print(copy.pid, flush=True); copy.wait()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code, PACKAGES], stdout=subprocess.PIPE, text=True
+    ) as done:
+        assert done.stdout is not None
+        copy = int(done.stdout.readline())
+        children = Path(f"/proc/{copy}/task/{copy}/children")
+        deadline = time.monotonic() + PATIENCE
+        while not (reader := children.read_text().strip()):
+            assert time.monotonic() < deadline
+        done.kill()
+    for pid in (copy, int(reader)):
+        while Path(f"/proc/{pid}/stat").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line and the next step: a wrong file, no interpreter, no room, a copy that is read already."""
+    file = tmp_path / "x.heap"
+    with pytest.raises(library.UsageError):
+        library.snapshot(tmp_path / "no" / "x.heap")
+    with pytest.raises(library.Unsupported, match="no interpreter is found"):
+        library.snapshot(file, python="/nonexistent")
+    with pytest.raises(library.GdbheapError, match="could not be read"):
+        library.snapshot(file, python="/bin/true")
+    from gdbheap.api import inside
+    from gdbheap.host import headroom
+
+    monkeypatch.setattr(headroom, "memory_left", lambda process: 1 << 20)
+    with pytest.raises(library.Unsupported, match="there is room for 1 MiB more"):
+        library.snapshot(file)
+    monkeypatch.undo()
+    monkeypatch.setitem(inside._busy, os.getpid(), object())
+    with pytest.raises(library.GdbheapError, match="read already"):
+        library.snapshot(file)
+    assert not file.exists()
+
+
+def test_little_address_space(tmp_path: Path) -> None:
+    """Where the reader's memory is limited to what the program may have, the file is written or one line says why."""
+    code = (
+        "import sys, resource; sys.path.append(sys.argv[1]); import gdbheap; from gdbheap import snapshot\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[3]) << 20,) * 2)\n"
+        "try: print('size', snapshot(sys.argv[2]).size)\n"
+        "except gdbheap.GdbheapError as error: print('error', error)\n"
+    )
+    for mebibytes in (40, 4000):
+        words = [sys.executable, "-I", "-S", "-c", code, PACKAGES, str(tmp_path / "x.heap"), str(mebibytes)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0 and done.stdout.startswith(("error ", "size ")), done.stderr
+        assert len(done.stdout.splitlines()) == 1
+
+
+# argv: the packages, a file, bytes. Waits for a line, then looks at itself while it writes to all that it has.
+WRITES = """
+import sys, threading, time
+sys.path.append(sys.argv[1])
+import gdbheap
+from gdbheap import snapshot
+kept = bytearray(int(sys.argv[3]))
+kept[::4096] = b"x" * len(kept[::4096])
+over = False
+def write():
+    while not over:
+        kept[::4096] = b"y" * len(kept[::4096])
+        time.sleep(0.01)
+thread = threading.Thread(target=write)
+print("ready", flush=True)
+sys.stdin.readline()
+thread.start()
+try:
+    print("size", snapshot(sys.argv[2]).size, flush=True)
+except gdbheap.GdbheapError as error:
+    print("error", error, flush=True)
+over = True
+thread.join()
+print(kept[-4096], flush=True)
+"""
+
+
+def test_where_memory_runs_out(rng: random.Random, tmp_path: Path) -> None:
+    """In a control group that has no room for what the program writes meanwhile, the copy or its reader goes first: the
+    program runs on, and has the file or one line."""
+    with limited_group(1 << 30, rng) as group:
+        words = [sys.executable, "-I", "-S", "-c", WRITES, PACKAGES, str(tmp_path / "x.heap"), str(200 << 20)]
+        with subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: group.take_in(os.getpid()),
+        ) as target:
+            assert target.stdout is not None and target.stdout.readline() == "ready\n"
+            group.leave(80 << 20)
+            said, _ = target.communicate("\n", timeout=PATIENCE)
+        first, last = said.splitlines()
+        assert target.returncode == 0 and last == str(ord("y")) and first.startswith(("size ", "error ")), said
+        assert group.kills or first.startswith("size "), said
