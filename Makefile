@@ -3,7 +3,8 @@
 # make build  the package in .venv, rebuilt when a source changed
 # make bench  gdbheap against the time to read the heap once
 # make matrix as root, with debootstrap: gdbheap against glibc's own figures on Debian's suites; writes docs/support.md,
-#             then docs/naming.md as make named does, and asks 300 exported looks at processes ten questions by DuckDB and Spark
+#             then docs/naming.md as make named does, and asks 300 exported looks at processes ten questions by DuckDB and Spark;
+#             last a program copies itself 10,000 times under load (gdbheap.snapshot)
 # make named  how much of real programs' memory has a name, and who holds it; writes docs/naming.md, docs/holders.md and
 #             docs/first-page.md, what the first page says of public reports (NAMED=--stops=3: only prints)
 # make site   the documentation as a site, in build/site
@@ -56,6 +57,7 @@ matrix: build
 	@scripts/matrix.sh
 	@$(MAKE) named
 	@$(PY) tests/fleet.py
+	@$(PY) tests/own_copy_storm.py
 
 PACKAGED := $(SOURCES) pyproject.toml MANIFEST.in LICENSE scripts/wheels.sh scripts/deb.sh $(shell find packaging -type f)
 

@@ -5,7 +5,6 @@ Usage: library_docs.py, with the Python that gdbheap is installed in; it prints 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Any
@@ -67,8 +66,19 @@ def member(found: type[Any], name: str) -> str:
 
 def signature(found: Any) -> str:
     """Return what it is called with, as it is written."""
-    words = str(inspect.signature(found)).replace("(self, ", "(").replace("(self)", "()")
-    return re.sub(r"'([^']*)'", lambda match: match[1] if "[" in match[1] or "|" in match[1] else match[0], words)
+    whole = inspect.signature(found)
+    plain = [one.replace(annotation=Plain(one.annotation)) for one in whole.parameters.values() if one.name != "self"]
+    return str(whole.replace(parameters=plain, return_annotation=Plain(whole.return_annotation)))
+
+
+class Plain:
+    """An annotation that is shown as it was written."""
+
+    def __init__(self, annotation: object) -> None:
+        self._text = str(annotation)
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 def text(found: Any) -> str:

@@ -1,4 +1,4 @@
-"""Makes copies of a busy program by itself, by the thousand, and says what it noticed. Run by hand:
+"""Makes copies of a busy program by itself, by the thousand, and says what it noticed. ``make matrix`` runs it:
 
     python tests/own_copy_storm.py [COPIES] [MIB] [SNAPSHOTS]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -97,36 +94,31 @@ def test_the_notebook(target: Running, tmp_path: Path, monkeypatch: pytest.Monke
         assert shown is None or shown._repr_html_(), last
 
 
+# argv: the packages, the server, a file.
+SERVE = """
+import asyncio, sys
+packages, server, file = sys.argv[1:]
+sys.path += [packages, server]
+import inside_server as server
+server.look.__defaults__ = (file,)
+sent, said = [], []
+async def send(message):
+    sent.append(message)
+for path, status in ((server.ROUTE, 200), ("/", 404)):
+    sent.clear()
+    asyncio.run(server.asgi({"type": "http", "path": path}, None, send))
+    assert sent[0]["status"] == status and sent[1]["body"], sent
+    assert server.wsgi({"PATH_INFO": path}, lambda line, headers: said.append(line))
+    assert said.pop().startswith(str(status))
+"""
+
+
 def test_the_server(tmp_path: Path) -> None:
     """Both applications write the file, and know no other route."""
-    server = loaded(SERVER)
-    server.FILE, file = "", tmp_path / "now.heap"
-    server.look.__defaults__ = (str(file),)
-    sent: list[dict[str, Any]] = []
-
-    said: list[str] = []
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    def heard(line: str, _headers: object) -> None:
-        said.append(line)
-
-    for path, status in ((server.ROUTE, 200), ("/", 404)):
-        sent.clear()
-        asyncio.run(server.asgi({"type": "http", "path": path}, None, send))
-        assert sent[0]["status"] == status and sent[1]["body"]
-        assert server.wsgi({"PATH_INFO": path}, heard) and said.pop().startswith(str(status))
+    file = tmp_path / "now.heap"
+    words = [sys.executable, "-I", "-S", "-c", SERVE, PACKAGES, str(SERVER.parent), str(file)]
+    subprocess.run(words, check=True, timeout=PATIENCE)
     assert gdbheap.open(file).pid
-
-
-def loaded(path: Path) -> ModuleType:
-    """Return a file as a module."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_examples_are_typed(tmp_path: Path) -> None:

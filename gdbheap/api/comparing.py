@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from html import escape
 
-from gdbheap.api.heap import Heap
+from gdbheap.api.heap import Heap, reading_of
 from gdbheap.api.opening import open
 from gdbheap.api.table import Table
 from gdbheap.api.values import Size, Target, size_of
@@ -109,8 +109,9 @@ def diff(
             target if isinstance(target, Heap) else held.enter_context(open(target))
             for target in (first, second, *more)
         ]
-        kept = [one.stored() for one in heaps]
+        readings = [reading_of(heap) for heap in heaps]
+        kept = [one.stored() for one in readings]
         # Where a file has all blocks, those that it is compared with are asked for theirs.
         with_blocks = any(look is not None and look.columns is not None for look in kept)
-        looks: list[Look] = [look or heap.look(with_blocks) for heap, look in zip(heaps, kept)]
+        looks: list[Look] = [look or one.look(with_blocks) for one, look in zip(readings, kept)]
     return Difference(differences.difference(looks, None if limit is None else size_of(limit)))

@@ -5,48 +5,32 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from types import TracebackType
 from typing import Any
 
-from gdbheap.answers import at, block_kinds, chunks, holes, owners, pyobjects, refs, retained, why
+from gdbheap.answers import at, block_kinds, chunks, holes, owners, pyobjects, retained
 from gdbheap.answers.aborted import abort_of
-from gdbheap.answers.accounting.describing import describe_blocks
-from gdbheap.answers.accounting.paths import ways
 from gdbheap.api import converting, writing
-from gdbheap.api.asking import disclosing
-from gdbheap.api.rows import (
-    Block,
-    Finding,
-    Holder,
-    Hole,
-    Kind,
-    Object,
-    Owner,
-    Referrer,
-    Retained,
-    TypeRow,
-)
+from gdbheap.api.reading import Reading
+from gdbheap.api.rows import Block, Finding, Holder, Hole, Object, Retained, TypeRow
 from gdbheap.api.table import Table
-from gdbheap.api.targets import Opened, asked
 from gdbheap.api.values import Size, size_of
-from gdbheap.errors import GdbheapError, NotAPython, Unsupported, UsageError
+from gdbheap.errors import GdbheapError, NotAPython, UsageError
 from gdbheap.findings import ordered, placed
 from gdbheap.first_page.ledger import Ledger, Line, arranged, ledger, ledger_and_holders, without_details
 from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.first_page.next_lines import next_of_snapshot
-from gdbheap.heap import Heap as Read
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.ledger import render
 from gdbheap.report.words.remarks import sentence_of
 from gdbheap.report.words.verdict import plain_verdict
-from gdbheap.snapshots.snapshot import Look, take
 from gdbheap.text import IN_SHELL, printable_record
 
-__all__ = ["Heap"]
+__all__ = ["Heap", "reading_of"]
 
 MIB = 1 << 20
 MOST_RETAINED = 1000
@@ -62,14 +46,13 @@ class Heap:
     What goes wrong is a GdbheapError: its text is a line for people, ``status`` the exit status that the command has
     for it, and ``next`` what to do. ``print(heap)`` is the first page of ``gdbheap PID``."""
 
-    def __init__(self, opened: Opened | Look, name: str, no_text: bool = False, path: str = "") -> None:
-        self._opened: Opened | Look | None = opened
-        self._name, self._no_text, self._path = name, no_text, path
+    def __init__(self, reading: Reading, path: str = "") -> None:
+        self._reading, self._path = reading, path
         self._page: Ledger | None = None
         self._books: Ledger | None = None
 
     def __enter__(self) -> Heap:
-        self._open()
+        self._reading.check()
         return self
 
     def __exit__(
@@ -79,18 +62,16 @@ class Heap:
 
     def close(self) -> None:
         """Let go of the target and of all that was read of it. A second time does nothing."""
-        opened, self._opened = self._opened, None
         self._page = self._books = None
-        if opened is not None and not isinstance(opened, Look):
-            opened.close()
+        self._reading.close()
 
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        return self._opened is None
+        return self._reading.closed
 
     def __repr__(self) -> str:
-        return f"<gdbheap.Heap of {self._name}{', closed' if self.closed else ''}>"
+        return f"<gdbheap.Heap of {self._reading.name}{', closed' if self.closed else ''}>"
 
     def __str__(self) -> str:
         return render(printable_record(self._first_page()), self._style())
@@ -109,10 +90,10 @@ class Heap:
     def target(self) -> dict[str, Any]:
         """What tells the target from all others: ``kind``, ``pid``, ``core``, ``exe``, ``host``, ``python`` …, as the
         key "target" of a JSON document."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            return dict(opened.snapshot.target)
-        with self._asked() as heap:
+        look = self._reading.stored()
+        if look is not None:
+            return dict(look.snapshot.target)
+        with self._reading.asked() as heap:
             return {**heap.target.describe(), **heap.versions}
 
     @property
@@ -147,19 +128,19 @@ class Heap:
     @property
     def warnings(self) -> list[str]:
         """What the answers so far may lack, a sentence each."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            return [sentence_of(each) for each in opened.snapshot.warnings]
-        with self._asked() as heap:
+        look = self._reading.stored()
+        if look is not None:
+            return [sentence_of(each) for each in look.snapshot.warnings]
+        with self._reading.asked() as heap:
             return [sentence_of(each) for each in heap.warnings]
 
     @property
     def partial(self) -> bool:
         """Whether an answer so far may lack something."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            return opened.snapshot.partial
-        with self._asked() as heap:
+        look = self._reading.stored()
+        if look is not None:
+            return look.snapshot.partial
+        with self._reading.asked() as heap:
             return heap.partial
 
     # Who has it.
@@ -172,7 +153,7 @@ class Heap:
     def owners(self, top: int | None = None) -> Table[Holder]:
         """All holders of what is in use, the largest first; the first ``top``. Reads all references, once for a heap.
         Raises Unsupported where no allocator is known, and for a snapshot."""
-        with self._asked("who holds what; 'holders' has the largest") as heap:
+        with self._reading.asked("who holds what; 'holders' has the largest") as heap:
             found = owners.owners(heap, None, top)
         return Table(map(converting.owner_row_of, found.groups), Holder)
 
@@ -183,13 +164,13 @@ class Heap:
     def types(self, top: int | None = None) -> Table[TypeRow]:
         """Which types hold the memory, the largest first; the first ``top``. A program without Python has kinds of
         blocks instead: classes, containers, what libraries keep. Raises Unsupported where neither is known."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            if opened.snapshot.objects is None:
-                raise self._lacks("types of a program without Python")
-            rows: list[Any] = opened.snapshot.objects.types
+        look = self._reading.stored()
+        if look is not None:
+            if look.snapshot.objects is None:
+                raise self._reading.lacks("types of a program without Python")
+            rows: list[Any] = look.snapshot.objects.types
         else:
-            with self._asked() as heap:
+            with self._reading.asked() as heap:
                 try:
                     rows = pyobjects.pyobjects(heap, most=0).types
                 except NotAPython:
@@ -200,13 +181,13 @@ class Heap:
         """What would free the most if it went, the largest first; the first ``top``. ``by``: "object", "type" or
         "module"; of a program without Python "object" (a block), "type", "global" or "thread". Reads all references,
         once for a heap. Raises UsageError for another word."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            if by != retained.OBJECT or opened.snapshot.owners is None:
-                raise self._lacks(f"what is retained by {by}")
-            rows = opened.snapshot.owners[:top]
+        look = self._reading.stored()
+        if look is not None:
+            if by != retained.OBJECT or look.snapshot.owners is None:
+                raise self._reading.lacks(f"what is retained by {by}")
+            rows = look.snapshot.owners[:top]
         else:
-            with self._asked() as heap:
+            with self._reading.asked() as heap:
                 rows = retained.retained(heap, by, top).rows
         return Table(map(converting.retained_of, rows), Retained)
 
@@ -229,43 +210,35 @@ class Heap:
             if one not in chunks.STATES:
                 raise UsageError(f"{one!r} is no state of a block: {', '.join(chunks.STATES)} are")
         selection = chunks.Selection(states, size_of(min), None if max is None else size_of(max), None, type)
-        with self._asked("blocks") as heap:
+        with self._reading.asked("blocks") as heap:
             found = chunks.chunks(heap, selection, "size", top)
-        return Table(converting.blocks_of(self, found.chunks), Block, found.count)
+        return Table(converting.blocks_of(self._reading, found.chunks), Block, found.count)
 
     def holes(self, min: Size = MIB, top: int | None = None) -> Table[Hole]:
         """Free memory that is not given back: holes of at least ``min`` bytes, the largest first; the first ``top``.
         Raises Unsupported where no allocator is known. A snapshot has the 1,000 largest of at least 64 KiB."""
-        least, opened = size_of(min), self._open()
-        if isinstance(opened, Look):
-            if opened.snapshot.holes is None:
-                raise self._lacks("holes")
-            rows = [hole for hole in opened.snapshot.holes.holes if hole.size >= least]
+        least, look = size_of(min), self._reading.stored()
+        if look is not None:
+            if look.snapshot.holes is None:
+                raise self._reading.lacks("holes")
+            rows = [hole for hole in look.snapshot.holes.holes if hole.size >= least]
             return Table(map(converting.hole_of, rows[:top]), Hole, len(rows))
-        with self._asked() as heap:
+        with self._reading.asked() as heap:
             found = holes.holes(heap, least, top)
         return Table(map(converting.hole_of, found.holes), Hole, found.count)
 
     def block_at(self, address: int) -> Block:
         """The block that holds an address. Raises UsageError where there is none."""
-        with self._asked("blocks") as heap:
+        with self._reading.asked("blocks") as heap:
             found = at.find_block(heap, address)
         if found is None:
             raise UsageError(f"{address:#x} is in no block of an allocator that is known")
-        return converting.block_of(self, found)
+        return converting.block_of(self._reading, found)
 
     def object_at(self, address: int) -> Object:
         """The object whose block holds an address; where no object of Python is there, the used block, by what it is.
         Raises UsageError where nothing in use is there."""
-        with self._asked("objects") as heap:
-            found = at.at(heap, address)
-            block = found.block
-            if found.object is None and block is not None and block.state in converting.IN_USE:
-                what = describe_blocks(heap, [(block.address, block.size)])[block.address]
-                return Object(block.address, str(what), block.size, None, self)
-        if found.object is None:
-            raise UsageError(f"{address:#x} is in no block in use")
-        return converting.object_of(self, found.object)
+        return self._reading.object_at(address)
 
     # Files.
 
@@ -273,88 +246,32 @@ class Heap:
         """Write a snapshot, which ``gdbheap.open`` and ``gdbheap.diff`` take later: what ``gdbheap snapshot`` writes,
         without contents of strings, bytes and keys. ``blocks``: also each block; ``owners``: also what needs all
         references, None where that is quick. Raises UsageError where the file cannot be written."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            writing.written(os.fspath(path), opened)
+        look = self._reading.stored()
+        if look is not None:
+            writing.written(os.fspath(path), look)
             return
-        with self._asked() as heap:
+        with self._reading.asked() as heap:
             writing.write_snapshot(heap, os.fspath(path), owners, blocks)
 
     def write_report(self, path: str | os.PathLike[str], owners: bool | None = None) -> None:
         """Write one HTML page with all answers, which needs nothing else: what ``gdbheap report`` writes, without
         contents. ``owners`` as for ``save``. Raises UsageError where the file cannot be written."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            writing.write_page(os.fspath(path), writing.look_report(opened))
+        look = self._reading.stored()
+        if look is not None:
+            writing.write_page(os.fspath(path), writing.look_report(look))
             return
-        with self._asked() as heap:
+        with self._reading.asked() as heap:
             writing.write_page(os.fspath(path), writing.target_report(heap, owners))
-
-    # For its records (rows.Knows), and for differences.
-
-    def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """What used blocks (address, size) are, by address."""
-        with self._asked("blocks") as heap:
-            found = describe_blocks(heap, list(blocks))
-        return {address: converting.kind_of(one) for address, one in found.items()}
-
-    def owner_of(self, address: int) -> Owner | None:
-        """Who owns the block at an address; None where that is not in use."""
-        with self._asked("blocks") as heap:
-            return converting.owner_of(at.at(heap, address))
-
-    def way(self, address: int) -> str | None:
-        """The path from a root to what is at an address; None where no root leads to it."""
-        with self._asked("references") as heap:
-            return ways(heap, [address]).get(address)
-
-    def retained_by(self, address: int) -> int:
-        """The bytes that would be freed with what is at an address."""
-        with self._asked("references") as heap:
-            return why.why(heap, address).retained
-
-    def referrers_of(self, address: int, top: int | None = None) -> Table[Referrer]:
-        """Who points to what is at an address."""
-        with self._asked("references") as heap:
-            found = refs.refs(heap, address, top)
-        return Table((converting.referrer_of(self, row) for row in found.referrers), Referrer, found.count)
-
-    def stored(self) -> Look | None:
-        """The look that a snapshot keeps; None of what is read."""
-        opened = self._open()
-        return opened if isinstance(opened, Look) else None
-
-    def look(self, blocks: bool = False) -> Look:
-        """A look that can be compared with others; ``blocks``: with each block."""
-        with self._asked() as heap:
-            return take(heap, with_blocks=blocks)
 
     # How it is read.
 
-    def _open(self) -> Opened | Look:
-        if self._opened is None:
-            raise ValueError(f"the heap of {self._name} was closed: open it again")
-        return self._opened
-
-    @contextmanager
-    def _asked(self, what: str = "") -> Iterator[Read]:
-        """A block with what was read. ``what`` a snapshot does not have. Raises Unsupported for a snapshot."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            raise self._lacks(what)
-        with asked(opened) as heap, disclosing([heap], self._no_text):
-            yield heap
-
-    def _lacks(self, what: str) -> Unsupported:
-        return Unsupported(f"a snapshot does not have {what}: open the process, or a core")
-
     def _known(self) -> Ledger:
         """The ledger without holders, unless these are known."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            return opened.snapshot.ledger
+        look = self._reading.stored()
+        if look is not None:
+            return look.snapshot.ledger
         if self._page is None and self._books is None:
-            with self._asked() as heap:
+            with self._reading.asked() as heap:
                 self._books = ledger(heap)
         found = self._page or self._books
         assert found is not None
@@ -362,13 +279,13 @@ class Heap:
 
     def _first_page(self) -> Ledger:
         """The first page, found once."""
-        opened = self._open()
-        if isinstance(opened, Look):
-            kept, later = opened.snapshot.ledger, next_of_snapshot(opened.snapshot.target, self._path)
+        look = self._reading.stored()
+        if look is not None:
+            kept, later = look.snapshot.ledger, next_of_snapshot(look.snapshot.target, self._path)
             lines = arranged(without_details(kept.ledger), _largest_first)
             return replace(kept, ledger=lines, findings=ordered(kept.findings), next=later)
         if self._page is None:
-            with self._asked() as heap:
+            with self._reading.asked() as heap:
                 found, _held = ledger_and_holders(heap, budget=BUDGET)
                 abort = None
                 with suppress(GdbheapError):
@@ -386,3 +303,8 @@ class Heap:
 def _largest_first(line: Line) -> tuple[bool, int]:
     """Return the order of siblings in the ledger, by what is resident; what is not known comes last."""
     return line.resident is None, -(line.resident or 0)
+
+
+def reading_of(heap: Heap) -> Reading:
+    """Return what a heap reads, for those that take heaps."""
+    return heap._reading

@@ -6,10 +6,11 @@ import os
 
 from gdbheap.api.current import current
 from gdbheap.api.heap import Heap
+from gdbheap.api.reading import Reading
 from gdbheap.api.targets import CoreFile, Current, LiveProcess
 from gdbheap.api.values import Seconds, Target, seconds_of
 from gdbheap.contents.python.text.disclosure import wanted
-from gdbheap.errors import NoTarget, UsageError
+from gdbheap.errors import NoTarget, NotPermitted, UsageError
 from gdbheap.files import find_file
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.refusals import refusal
@@ -31,17 +32,20 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
     hidden = no_text or wanted(os.environ)
     found = meant(target)
     if isinstance(found, ProcessFolder):
+        if found.pid == os.getpid():
+            itself = f"process {found.pid} is this very program"
+            raise NotPermitted(f"{itself}: gdbheap.snapshot(FILE) looks at it from inside")
         refusal.check(found)
         process = LiveProcess(found, limit, clone)
-        return Heap(process, process.name, hidden)
+        return Heap(Reading(process, process.name, hidden))
     if clone:
         raise UsageError("clone=True is for a process")
     if is_snapshot(found):
-        return Heap(read(found), f"snapshot {found}", hidden, found)
+        return Heap(Reading(read(found), f"snapshot {found}", hidden), found)
     if find_file(found) is None:
         raise NoTarget(f"there is no file {found}: give the id of a process, or the path of a core or a snapshot")
     core = CoreFile(found)
-    return Heap(core, core.name, hidden)
+    return Heap(Reading(core, core.name, hidden))
 
 
 def meant(target: Target) -> ProcessFolder | str:
@@ -58,4 +62,4 @@ def here() -> Heap:
     found = current()
     if found is None:
         raise UsageError("gdbheap.here() is for gdb's own Python: type 'heap' there first, which loads gdbheap")
-    return Heap(Current(found), found.name, wanted(os.environ))
+    return Heap(Reading(Current(found), found.name, wanted(os.environ)))

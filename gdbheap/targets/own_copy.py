@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from gdbheap._native import Pages
+from gdbheap._native import Pages, Room
 from gdbheap.errors import NoTarget
-from gdbheap.host import procfs
+from gdbheap.host import headroom, procfs
 from gdbheap.host.identity import identify
 from gdbheap.host.procfs import ProcessFolder, Rss
 from gdbheap.targets.mappings import Mapping, parse_flagged, parse_locked, parse_maps
-from gdbheap.targets.process import Preparation, Process, Registers
+from gdbheap.targets.process import SPARE_BYTES, Preparation, Process, Registers, ranges_to_copy
 from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.target import AT_PAGESZ
 
@@ -54,6 +54,7 @@ class OwnCopy(Process):
         standing = [Registers(tid, pointer, 0, 0, ()) for tid, pointer in threads]
         self._unread: list[str] = [NO_REGISTERS]
         super().__init__(copy, standing, ready, books_read=lambda process: self._wiped())
+        self._copy_at_once()
         self.pid = program.pid
         self.warnings += self._unread
         with suppress(OSError):
@@ -75,6 +76,16 @@ class OwnCopy(Process):
             if procfs.kib(self._program.status().get("VmLck")):
                 self.locked = parse_locked(self._program.read("smaps", procfs.TABLE_LIMIT))
         self.threads = [self._thread(registers) for registers in self._standing]
+
+    def _copy_at_once(self) -> None:
+        """Read the memory in one go where there is room for all of it, for the many small reads that follow."""
+        assert self.pages is not None
+        ranges, _shared = ranges_to_copy(self._readable)
+        counts = [self.pages.count(start, end) for start, end in ranges]
+        size = sum(count.resident + count.swapped for count in counts) + SPARE_BYTES
+        if headroom.copy_fits(size):
+            with suppress(OSError):
+                self.space.capture(ranges, Room(size), [], "")
 
     def _merged(self) -> Pages:
         """The private pages of the copy, with the program's of files and of shared memory."""

@@ -1,0 +1,108 @@
+"""What was read of a target, as records ask for it: all that a heap of the library has, and what lets go of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from gdbheap.answers import at, refs, why
+from gdbheap.answers.accounting.describing import describe_blocks
+from gdbheap.answers.accounting.paths import ways
+from gdbheap.api import converting
+from gdbheap.api.asking import disclosing
+from gdbheap.api.rows import Kind, Object, Owner, Referrer
+from gdbheap.api.table import Table
+from gdbheap.api.targets import Opened, asked
+from gdbheap.errors import Unsupported, UsageError
+from gdbheap.heap import Heap
+from gdbheap.snapshots.snapshot import Look, take
+
+__all__ = ["Reading"]
+
+
+class Reading:
+    """A target, or a snapshot, until it is closed: what a heap and its records (rows.Knows) ask. ``no_text``: whether
+    answers show no contents. Each question raises ValueError once it is closed."""
+
+    def __init__(self, opened: Opened | Look, name: str, no_text: bool = False) -> None:
+        self._opened: Opened | Look | None = opened
+        self.name, self._no_text = name, no_text
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._opened is None
+
+    def close(self) -> None:
+        """Let go of the target. A second time does nothing."""
+        opened, self._opened = self._opened, None
+        if opened is not None and not isinstance(opened, Look):
+            opened.close()
+
+    def check(self) -> None:
+        """Raise ValueError where it was closed."""
+        if self._opened is None:
+            raise ValueError(f"the heap of {self.name} was closed: open it again")
+
+    def stored(self) -> Look | None:
+        """The look that a snapshot keeps; None of what is read."""
+        self.check()
+        return self._opened if isinstance(self._opened, Look) else None
+
+    def look(self, blocks: bool = False) -> Look:
+        """A look that can be compared with others; ``blocks``: with each block."""
+        with self.asked() as heap:
+            return take(heap, with_blocks=blocks)
+
+    @contextmanager
+    def asked(self, what: str = "") -> Iterator[Heap]:
+        """A block with what was read. ``what`` a snapshot does not have. Raises Unsupported for a snapshot."""
+        if self.stored() is not None:
+            raise self.lacks(what)
+        assert self._opened is not None and not isinstance(self._opened, Look)
+        with asked(self._opened) as heap, disclosing([heap], self._no_text):
+            yield heap
+
+    def lacks(self, what: str) -> Unsupported:
+        """What is raised where a snapshot does not have something."""
+        return Unsupported(f"a snapshot does not have {what}: open the process, or a core")
+
+    def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
+        """What used blocks (address, size) are, by address."""
+        with self.asked("blocks") as heap:
+            found = describe_blocks(heap, list(blocks))
+        return {address: converting.kind_of(one) for address, one in found.items()}
+
+    def owner_of(self, address: int) -> Owner | None:
+        """Who owns the block at an address; None where that is not in use."""
+        with self.asked("blocks") as heap:
+            return converting.owner_of(at.at(heap, address))
+
+    def way(self, address: int) -> str | None:
+        """The path from a root to what is at an address; None where no root leads to it."""
+        with self.asked("references") as heap:
+            return ways(heap, [address]).get(address)
+
+    def retained_by(self, address: int) -> int:
+        """The bytes that would be freed with what is at an address."""
+        with self.asked("references") as heap:
+            return why.why(heap, address).retained
+
+    def referrers_of(self, address: int, top: int | None = None) -> Table[Referrer]:
+        """Who points to what is at an address."""
+        with self.asked("references") as heap:
+            found = refs.refs(heap, address, top)
+        return Table((converting.referrer_of(self, row) for row in found.referrers), Referrer, found.count)
+
+    def object_at(self, address: int) -> Object:
+        """The object whose block holds an address; where no object of Python is there, the used block, by what it is.
+        Raises UsageError where nothing in use is there."""
+        with self.asked("objects") as heap:
+            found = at.at(heap, address)
+            block = found.block
+            if found.object is None and block is not None and block.state in converting.IN_USE:
+                what = describe_blocks(heap, [(block.address, block.size)])[block.address]
+                return Object(block.address, str(what), block.size, None, self)
+        if found.object is None:
+            raise UsageError(f"{address:#x} is in no block in use")
+        return converting.object_of(self, found.object)
