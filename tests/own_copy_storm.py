@@ -10,6 +10,7 @@ cut short, or a minute without a copy (a deadlock).
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -106,7 +107,11 @@ class Load:
 
 def children() -> list[str]:
     """Return our children, zombies included."""
-    return [word for task in Path("/proc/self/task").iterdir() for word in (task / "children").read_text().split()]
+    found: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            found += (task / "children").read_text().split()
+    return found
 
 
 def snapshots(count: int, load: Load) -> None:

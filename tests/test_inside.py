@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -105,7 +106,8 @@ def own_copies() -> list[int]:
     """Return our children, zombies and copies that nobody else collects included."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            found += [int(word) for word in (task / "children").read_text().split()]
     return found
 
 

@@ -79,9 +79,11 @@ def test_nothing_is_imported_before_it_is_used() -> None:
     seen = "import gdbheap, sys; print([name for name in sys.modules if name.startswith('gdbheap.')])"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd="/")
     assert done.stdout.strip() == "[]"
-    seen = "import sys; from gdbheap.commands.shell.main import main; main(['--version']); print(sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True, cwd="/")
-    assert "gdbheap.api" not in done.stdout
+    seen = "import sys; from gdbheap.commands.shell.main import main; main(sys.argv[1:]); print(sorted(sys.modules))"
+    for words, unwanted in ((["--version"], "gdbheap.api"), (["plot", "--help"], "gdbheap.heap")):
+        command = [sys.executable, "-c", seen, *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/")
+        assert f"'{unwanted}" not in done.stdout.splitlines()[-1]
 
 
 def test_answers_are_those_of_the_commands(target: Running, heap: library.Heap) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gdbheap.errors import GdbheapError, UsageError
-from gdbheap.heap import Heap
+
+if TYPE_CHECKING:
+    from gdbheap.heap import Heap
 
 __all__ = ["disclosing"]
 

@@ -88,13 +88,16 @@ fn close_from(first: c_int) {
     }
 }
 
+/// Has the kernel end this process with the thread that made it.
+fn end_with_parent() {
+    call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(libc::SIGKILL), 0, 0]);
+}
+
 // ---- in the copy
 
 /// All that the copy does: it never returns.
 fn be_copy(plan: &Plan) -> ! {
-    let pdeathsig =
-        |signal: c_int| call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(signal), 0, 0]);
-    pdeathsig(libc::SIGKILL);
+    end_with_parent();
     if call(libc::SYS_getppid, [0; 4]) != c_long::from(plan.parent) {
         // It ended before it could be told of.
         end(NOT_STARTED);
@@ -127,11 +130,10 @@ fn be_copy(plan: &Plan) -> ! {
     }
     (0..=OWN_MEMORY).for_each(close);
     let mut status: c_int = 0;
-    loop {
-        let arguments = [c_long::from(reader), &mut status as *mut c_int as c_long, c_long::from(libc::__WALL), 0];
-        if call(libc::SYS_wait4, arguments) == c_long::from(reader) {
-            break;
-        }
+    let arguments = [c_long::from(reader), &mut status as *mut c_int as c_long, c_long::from(libc::__WALL), 0];
+    // No signal cuts it short.
+    if call(libc::SYS_wait4, arguments) != c_long::from(reader) {
+        end(NOT_STARTED);
     }
     end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) });
 }
@@ -167,7 +169,7 @@ extern "C" fn be_program(plan: *mut c_void) -> c_int {
     // SAFETY: the copy waits until the program runs, and keeps the plan.
     let plan = unsafe { &*plan.cast::<Plan>() };
     call(libc::SYS_setsid, [0; 4]);
-    call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(libc::SIGKILL), 0, 0]);
+    end_with_parent();
     call(libc::SYS_setpriority, [0, 0, c_long::from(NICE), 0]);
     let mut action = no_action();
     action.sa_sigaction = libc::SIG_DFL;
