@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from support import kernel, programs
 from test_target_elf import compile_program
 
+from gdbheap._native import data_extents
 from gdbheap.errors import Fault, GdbheapError, NoTarget, Unsupported, UsageError
 from gdbheap.machines.machine import X86_64
-from gdbheap.targets.core import Core, Part, data_extents, present_runs
+from gdbheap.targets.core import Core, Part, present_runs
 from gdbheap.targets.cores.notes import parse_files, read_notes
 from gdbheap.targets.mappings import Mappings, parse_smaps
 
@@ -338,7 +339,7 @@ def test_runs_like_page_by_page(present: list[bool], first: int, count: int) -> 
             if there:
                 os.pwrite(file.fileno(), b"x", page * PAGE)
         file.truncate(len(present) * PAGE)
-        extents = data_extents(file, len(present) * PAGE)
+        extents = data_extents(f"/proc/self/fd/{file.fileno()}", len(present) + 1)
         first = min(first, len(present) - 1)
         count = min(count, len(present) - first)
         part = Part(1 << 30, (1 << 30) + count * PAGE, first * PAGE, count * PAGE, count * PAGE, "rw-p")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 __all__ = ["links"]
 
 
-def links(folder: str, most: int | None = None) -> list[tuple[str, str]]:
-    """Return the first ``most`` descriptors of the process of a folder of /proc, as their names in ``fd``, each with
-    where its link leads. Raises OSError where they may not be listed."""
-    found = []
-    for name in os.listdir(f"{folder}/fd")[:most]:
-        with suppress(OSError):
-            found.append((name, os.readlink(f"{folder}/fd/{name}")))
-    return found
+def links(folder: str, most: int | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the first ``most`` descriptors of the process of a folder of /proc, as their names in ``fd``, each with
+    where its link leads: a path may have 4 KiB. Raises OSError where they may not be listed."""
+    with os.scandir(f"{folder}/fd") as entries:
+        for entry in islice(entries, most):
+            with suppress(OSError):
+                yield entry.name, os.readlink(f"{folder}/fd/{entry.name}")

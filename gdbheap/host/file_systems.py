@@ -52,6 +52,7 @@ class FileSystems:
         self._mounts: Map[str, int | None] | None = None
         self._mounter: int | None = None
         self._served: set[str] = set()
+        self._lengths: set[int] = set()
         self._ground: set[int] = set()
         self._memory = device_of_memory()
         self._late: list[str] = []
@@ -115,7 +116,9 @@ class FileSystems:
     def is_reached(self, path: str) -> bool:
         """Return whether a path leads, for the process and for us, through no mount that another user answers for."""
         self._read()
-        return self._served.isdisjoint(at_and_above(path))
+        # As deep as a path may be: the cost is that of the mounts.
+        lengths = (length for length in self._lengths if path[length : length + 1] in ("", "/"))
+        return not any(path[:length] in self._served for length in lengths)
 
     def _read(self) -> Map[str, int | None]:
         """Read who answers for the mounts of the process and for ours, and which are others', once."""
@@ -131,6 +134,7 @@ class FileSystems:
             self._mounts = users
             answered = {mount.number: is_trusted(users[device_name(mount.device)]) for mount in mounts}
             self._served = {mount.point.rstrip("/") for mount in mounts if not answered[mount.number]}
+            self._lengths = {len(point) for point in self._served}
             self._ground = {mount.number for mount in mounts if answered[mount.number] and mount.kind != KERNELS}
         return self._mounts
 

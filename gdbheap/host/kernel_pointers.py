@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from gdbheap._native import watched_by_epolls
 from gdbheap.host.descriptors import links
 from gdbheap.host.procfs import PROC
 
@@ -14,7 +15,6 @@ __all__ = ["KernelPointers", "kernel_pointers"]
 
 MAX_DESCRIPTORS, TABLE_BYTES = 100_000, 64 << 20
 EPOLL, IO_URING = "anon_inode:[eventpoll]", "anon_inode:[io_uring]"
-_WATCHED = re.compile(rb"^tfd: .* data: *([0-9a-f]+)", re.MULTILINE)
 _EXPIRING = re.compile(rb"^signal: \d+/(?:0x)?([0-9a-f]+)$", re.MULTILINE)
 
 
@@ -33,19 +33,25 @@ def kernel_pointers(place: str | None, proc: str = PROC) -> KernelPointers:
     if place is None:
         return KernelPointers(is_whole=False)
     folder, found = f"{proc}/{place}", KernelPointers()
-    found.timers = _numbers(f"{folder}/timers", _EXPIRING)
+    found.timers = _timers(f"{folder}/timers")
+    epolls, count = [], 0
     try:
-        opened = links(folder, MAX_DESCRIPTORS)
+        for name, what in links(folder, MAX_DESCRIPTORS):
+            count += 1
+            if what == EPOLL:
+                epolls.append(int(name))
+            found.is_whole &= what != IO_URING
+        found.is_whole &= count < MAX_DESCRIPTORS
+        if epolls:
+            found.epoll, is_all = watched_by_epolls(folder, epolls)
+            found.is_whole &= is_all
     except OSError:
-        return KernelPointers(timers=found.timers, is_whole=False)
-    found.epoll = [
-        one for name, what in opened if what == EPOLL for one in _numbers(f"{folder}/fdinfo/{name}", _WATCHED)
-    ]
-    found.is_whole = len(opened) < MAX_DESCRIPTORS and all(what != IO_URING for _name, what in opened)
+        # Also where a thread of the process keeps the lock of an epoll for ever.
+        found.is_whole = False
     return found
 
 
-def _numbers(path: str, pattern: re.Pattern[bytes]) -> list[int]:
+def _timers(path: str) -> list[int]:
     with suppress(OSError), open(path, "rb") as stream:
-        return [int(number, 16) for number in pattern.findall(stream.read(TABLE_BYTES))]
+        return sorted({int(number, 16) for number in _EXPIRING.findall(stream.read(TABLE_BYTES))})
     return []

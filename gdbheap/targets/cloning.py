@@ -24,6 +24,8 @@ from gdbheap.targets.running_memory import find_unanswered
 __all__ = ["cloned"]
 
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 1 << 21, 1 << 24
+# Of all descriptors of a process, and of the paths to which they lead.
+MAX_DESCRIPTORS, LINK_BYTES = 100_000, 16 << 20
 INSTEAD = "without --clone it is stopped while it is read"
 
 
@@ -43,6 +45,9 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is stopped already"
     opened = _opened(folder)
+    if opened is None:
+        yield f"process {folder.pid} has more than {MAX_DESCRIPTORS:,} files open, or long paths of many"
+        return
     if any("userfaultfd" in link for link in opened):
         yield f"process {folder.pid} handles page faults itself (userfaultfd), and its copy would wait for it"
     yield _served(folder, opened)
@@ -60,14 +65,21 @@ def _filtered(folder: ProcessFolder) -> str | None:
     return None
 
 
-def _opened(folder: ProcessFolder) -> list[str]:
-    """What the process has open."""
+def _opened(folder: ProcessFolder) -> set[str] | None:
+    """What the process has open; None where that is too much."""
+    found: set[str] = set()
+    left = LINK_BYTES
     with suppress(OSError):
-        return [link for _name, link in links(folder.path(""))]
-    return []
+        for number, (_name, link) in enumerate(links(folder.path(""), MAX_DESCRIPTORS + 1)):
+            if link not in found:
+                left -= len(link)
+                found.add(link)
+            if left < 0 or number == MAX_DESCRIPTORS:
+                return None
+    return found
 
 
-def _served(folder: ProcessFolder, opened: list[str]) -> str | None:
+def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
     """The end of a copy waits until what anybody wrote to a file that it maps is written back. So does the closing of
     files, and the kernel gives a copy the first 64 of them for a moment (close_range(2))."""
     systems = FileSystems(folder)

@@ -11,7 +11,6 @@ of gdb or of a copy do not. Which pages of files and of shared memory were resid
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 from bisect import bisect_left, bisect_right
@@ -22,7 +21,7 @@ from functools import cached_property
 from itertools import islice
 from typing import BinaryIO, NamedTuple
 
-from gdbheap._native import PRESENT, Descriptor, Pages, Space
+from gdbheap._native import PRESENT, Descriptor, Pages, Space, data_extents
 from gdbheap.errors import NoTarget, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.files import find_file, is_folder, open_regular
 from gdbheap.host.file_systems import FileSystems
@@ -119,7 +118,7 @@ class Core(Target):
             self._check_size()
             own = path if find_file(path) is not None else None
             self._place(Places(own, exe, sysroot, fetch=fetch))
-            self._read_pages(stream)
+            self._read_pages()
 
     def _read_segments(self, stream: BinaryIO, header: image.Header) -> list[Segment]:
         wanted = _segment_count(stream, header)
@@ -294,12 +293,18 @@ class Core(Target):
             cause = f"{one_line(exe)} is not used, because its build-id ({file.build_id}) is nowhere in the core"
             self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
 
-    def _read_pages(self, stream: BinaryIO) -> None:
+    def _extents(self) -> list[tuple[int, int]]:
+        """The file's parts that are not holes; none where that is unknown, or somebody keeps the lock of the file."""
+        with suppress(OSError):
+            return data_extents(self._own_path, EXTENT_LIMIT)
+        return []
+
+    def _read_pages(self) -> None:
         self.rss = Rss(None, None, "unknown")
         machine = self.machine
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         is_kernels = self._has_own_holes and not self._notes.by_gdb
-        extents = data_extents(stream, self._size) if is_kernels and aligned else []
+        extents = self._extents() if is_kernels and aligned else []
         # Not the kernel's own page at the very end.
         whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
         private = [part for part in whole if _is_private(self.mappings.find(part.start))]
@@ -464,20 +469,6 @@ def _left_out(
 
 def _is_private(mapping: Mapping | None) -> bool:
     return mapping is not None and mapping.private and mapping.path != "[vdso]"
-
-
-def data_extents(stream: BinaryIO, size: int) -> list[tuple[int, int]]:
-    """(start, end) of the file's parts that are not holes; none when the file system does not tell."""
-    extents: list[tuple[int, int]] = []
-    descriptor, end = stream.fileno(), 0
-    while end < size and len(extents) < EXTENT_LIMIT:
-        try:
-            start = os.lseek(descriptor, end, os.SEEK_DATA)
-            end = os.lseek(descriptor, start, os.SEEK_HOLE)
-        except OSError as error:
-            return extents if error.errno == errno.ENXIO else []
-        extents.append((start, end))
-    return extents
 
 
 def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:

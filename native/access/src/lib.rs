@@ -16,6 +16,8 @@
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 compile_error!("access has no folder for this processor: see how to add a machine in CONTRIBUTING.md");
 
+#[allow(unsafe_code)]
+pub mod apart;
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64/mod.rs"]
 #[allow(unsafe_code)]

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// A reader waits in vain if it waited in the kernel, without a moment of work, at so many looks in a row. Once several
 /// do, one process more is not worth a second.
-const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
-const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
+pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
+pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
 /// Beyond so many paths that others name, and that nobody answers for, no other one is tried.
 const MOST_NAMED: usize = 16;
@@ -67,35 +67,41 @@ impl Worker {
         Ok(Worker { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), works, busy })
     }
 
-    /// How much it had worked, and what it got from a disk, when it was seen to wait in the kernel; None where it does not.
-    /// `sleeps`: also where a signal would wake it.
-    fn worked(&self, sleeps: bool) -> Option<[String; 3]> {
-        let [state, faults, user, system] = fields(&self.stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
-        (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
-    }
-
     /// The answer; None where it waits in vain.
-    fn answer<T>(
-        &self,
-        answers: &Receiver<Result<T>>,
-        (look, looks): (Duration, u32),
-        sleeps: bool,
-    ) -> Option<Result<T>> {
-        let (mut last, mut same) = (None, 0);
-        loop {
-            match answers.recv_timeout(look) {
-                Ok(answer) => return Some(answer),
-                Err(RecvTimeoutError::Disconnected) => return Some(Err(ended())),
-                Err(RecvTimeoutError::Timeout) => {
-                    let now = self.worked(sleeps);
-                    same = if now.is_some() && (now == last || last.is_none()) { same + 1 } else { 0 };
-                    if same >= looks {
-                        return None;
-                    }
-                    last = now;
-                }
-            }
+    fn answer<T>(&self, answers: &Receiver<Result<T>>, looks: (Duration, u32), sleeps: bool) -> Option<Result<T>> {
+        await_answer(&self.stat, looks, sleeps, |look| match answers.recv_timeout(look) {
+            Ok(answer) => Some(answer),
+            Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
+            Err(RecvTimeoutError::Timeout) => None,
+        })
+    }
+}
+
+/// How much a thread with this `stat` had worked, and what it got from a disk, when it was seen to wait in the kernel; None where
+/// it does not. `sleeps`: also where a signal would wake it.
+fn worked(stat: &str, sleeps: bool) -> Option<[String; 3]> {
+    let [state, faults, user, system] = fields(stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
+    (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
+}
+
+/// What `hear` gives, which waits for it for as long as it is told; None where the thread that is to say it waits in vain.
+pub(crate) fn await_answer<T>(
+    stat: &str,
+    (look, looks): (Duration, u32),
+    sleeps: bool,
+    mut hear: impl FnMut(Duration) -> Option<T>,
+) -> Option<T> {
+    let (mut last, mut same) = (None, 0);
+    loop {
+        if let Some(answer) = hear(look) {
+            return Some(answer);
         }
+        let now = worked(stat, sleeps);
+        same = if now.is_some() && (now == last || last.is_none()) { same + 1 } else { 0 };
+        if same >= looks {
+            return None;
+        }
+        last = now;
     }
 }
 

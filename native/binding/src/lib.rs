@@ -42,6 +42,8 @@ macro_rules! functions {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // What is forked from now on counts together.
+    gdbheap_access::apart::waiting();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;
     module.add("SWAPPED", gdbheap_access::memory::SWAPPED)?;
@@ -279,6 +281,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         history::compare_blocks,
         mallocng::read_mallocng,
         mallocng::find_contexts,
+        memory::data_extents,
         memory::find_initial,
         memory::find_places,
         memory::words_at,
@@ -332,7 +335,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::read_link_patiently,
         process::end_where_deaf,
         process::open_patiently,
+        process::watched_by_epolls,
         process::hold_file,
+        process::hold_known,
         process::walk_to_file,
         process::reopen_file,
         process::filesystem_of,

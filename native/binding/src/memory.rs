@@ -347,6 +347,14 @@ impl Space {
     }
 }
 
+/// The parts of a file that are no holes, ascending; the first `most`. None where the file system does not tell. Raises OSError,
+/// TimeoutError where the kernel waits in vain for the lock of the file.
+#[pyfunction]
+pub fn data_extents(py: Python<'_>, path: &str, most: usize) -> PyResult<Vec<Range>> {
+    let found = || memory::data_of(&std::fs::File::open(path)?, most);
+    py.detach(found).map_err(|error| raised(error.into()))
+}
+
 /// The addresses of the words from `start` on that are still what they were in the beginning, `initial`, and whose value
 /// lies in one of `ranges` (ascending).
 #[pyfunction]

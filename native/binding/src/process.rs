@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -434,6 +435,22 @@ pub fn end_where_deaf(line: Vec<u8>) {
 pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
     let found = py.detach(|| gdbheap_access::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
+}
+
+/// A descriptor (O_PATH) of what a folder that is open has by a name; a link is not followed. Raises OSError, also where the kernel
+/// would have to look into the folder, and might wait for its lock.
+#[pyfunction]
+pub fn hold_known(folder: i32, name: OsString) -> PyResult<i32> {
+    let name = CString::new(name.into_vec())?;
+    process::hold_known(folder, &name).map(OwnedFd::into_raw_fd).map_err(os_error)
+}
+
+/// The data that a process gave to epoll with all that its epolls watch, ascending, each once, and whether that is all.
+/// `folder`: of the process in /proc; `numbers`: its descriptors of epolls. Raises OSError, TimeoutError where the kernel waits in
+/// vain for the lock of one.
+#[pyfunction]
+pub fn watched_by_epolls(py: Python<'_>, folder: &str, numbers: Vec<i32>) -> PyResult<(Vec<u64>, bool)> {
+    py.detach(|| process::watched(folder.as_ref(), &numbers)).map_err(os_error)
 }
 
 /// `size` bytes of such a file from an offset on; fewer at its end. Raises as `read_patiently`.

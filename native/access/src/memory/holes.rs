@@ -1,8 +1,11 @@
 //! Where a file has no data: reading that costs time, for nothing but zeros.
 
+use crate::apart::{ask, LONGEST};
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::io::Error;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
 
 /// A shorter hole is read as the data beside it.
 const SMALLEST: u64 = 256 << 10;
@@ -10,19 +13,65 @@ const SMALLEST: u64 = 256 << 10;
 const MOST: usize = 1 << 16;
 const BLOCK: u64 = 512;
 
-/// The holes [from, to) of a file, ascending; none where the system does not know them.
-pub(crate) fn holes_of(file: &File) -> Vec<(u64, u64)> {
-    let Ok(status) = file.metadata() else { return Vec::new() };
-    let (mut found, mut at) = (Vec::new(), 0);
-    if !status.is_file() || status.blocks().saturating_mul(BLOCK).saturating_add(SMALLEST) > status.size() {
+/// The holes [from, to) of each file, ascending; none where the system does not know them. The kernel takes the lock of
+/// a file for that, which whoever may read it can keep: a child asks, and those of all are unknown where it is blocked.
+/// `hasty`: it is given up early.
+pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
+    let sparse: Vec<(usize, u64)> =
+        files.iter().enumerate().filter_map(|(index, file)| Some((index, sparse_size(file)?))).collect();
+    let mut found = vec![Vec::new(); files.len()];
+    if sparse.is_empty() {
         return found;
     }
+    let kept: Vec<RawFd> = sparse.iter().map(|(index, _)| files[*index].as_raw_fd()).collect();
+    let (began, of) = (Instant::now(), |(index, size): &(usize, u64)| (*index, find(&files[*index], *size)));
+    let all = || sparse.iter().map(of).take_while(|_| began.elapsed() < LONGEST);
+    let told = ask(&kept, hasty, || {
+        all()
+            .flat_map(|(index, holes)| holes.into_iter().flat_map(move |(from, to)| [index as u64, from, to]))
+            .collect()
+    });
+    for row in told.unwrap_or_default().chunks_exact(3) {
+        found[row[0] as usize].push((row[1], row[2]));
+    }
+    found
+}
+
+/// The parts [from, to) of a file that are no holes, the first `most` of them. A child asks as well.
+/// ETIMEDOUT if the kernel blocks it.
+pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
+    let size = file.metadata()?.size();
+    let told = ask(&[file.as_raw_fd()], false, || {
+        let (mut found, mut at) = (Vec::new(), 0);
+        while at < size && found.len() < 2 * most {
+            match seek(file, at, libc::SEEK_DATA).and_then(|from| Ok((from, seek(file, from, libc::SEEK_HOLE)?))) {
+                Ok((from, to)) => found.extend([from, to]),
+                // No data behind it.
+                Err(libc::ENXIO) => break,
+                Err(_) => return Vec::new(),
+            }
+            at = found[found.len() - 1];
+        }
+        found
+    });
+    Ok(told?.chunks_exact(2).map(|part| (part[0], part[1])).collect())
+}
+
+/// The size of a file that has fewer blocks.
+fn sparse_size(file: &File) -> Option<u64> {
+    let status = file.metadata().ok()?;
+    let stored = status.blocks().saturating_mul(BLOCK).saturating_add(SMALLEST);
+    (status.is_file() && stored <= status.size()).then(|| status.size())
+}
+
+fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
+    let (mut found, mut at) = (Vec::new(), 0);
     for _ in 0..MOST {
-        let Some(from) = seek(file, at, libc::SEEK_HOLE).ok().filter(|from| *from < status.size()) else { break };
+        let Some(from) = seek(file, at, libc::SEEK_HOLE).ok().filter(|from| *from < size) else { break };
         at = match seek(file, from, libc::SEEK_DATA) {
             Ok(next) => next,
             // No data behind it: the hole ends with the file.
-            Err(libc::ENXIO) => status.size(),
+            Err(libc::ENXIO) => size,
             Err(_) => break,
         };
         found.extend(Some((from, at)).filter(|_| at.saturating_sub(from) >= SMALLEST));
@@ -51,10 +100,10 @@ mod tests {
         let (mib, piece) = (1 << 20, [1; 4096]);
         assert!(file.write_at(&piece, 0).is_ok() && file.write_at(&piece, 8 * mib).is_ok());
         assert!(file.set_len(1 << 40).is_ok());
-        let found = holes_of(&file);
+        let found = holes_of(&[file], false).remove(0);
         // A file system that knows no holes has none.
         let is_data = |(from, to): &(u64, u64)| [0, 8 * mib].iter().any(|at| (from..to).contains(&at));
         assert!(found.is_empty() || found.len() == 2 && found[1].1 == 1 << 40 && !found.iter().any(is_data));
-        assert!(holes_of(&File::open("/proc/self/maps").expect("our own")).is_empty());
+        assert!(holes_of(&[File::open("/proc/self/maps").expect("our own")], true)[0].is_empty());
     }
 }

@@ -15,6 +15,7 @@ pub mod words;
 
 pub use capture::Room;
 pub use gate::Gate;
+pub use holes::data_of;
 pub use pages::{Pages, Run, PRESENT, SWAPPED, ZERO};
 pub use sharing::{sharing, Sharing};
 pub use space::{Backing, Mapping, MappingKind, Segment, Source, Space};

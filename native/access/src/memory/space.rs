@@ -432,7 +432,7 @@ impl Space {
         // A pipe that was put in a file's place is not waited for.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
-        let holes: Vec<Vec<(u64, u64)>> = opened.iter().map(holes_of).collect();
+        let holes = holes_of(&opened, !matches!(origin, Origin::Nothing));
         let cut = segments.into_iter().flat_map(|segment| without_holes(segment, &holes)).collect();
         Ok(Space::with_files(machine, cut, opened, origin))
     }

@@ -1,8 +1,12 @@
 //! Descriptors that Python opened, and those that a child of ours must not keep.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// A name that somebody is renaming at the moment is tried again.
+const TRIES: u32 = 3;
 
 /// What closes `number` when it goes: nobody else may. None for what is no descriptor.
 pub fn owned(number: RawFd) -> Option<OwnedFd> {
@@ -30,6 +34,28 @@ pub fn filesystem(number: RawFd) -> Result<u32, Error> {
         0 => Ok(found.f_type as u32),
         _ => Err(Error::last_os_error()),
     }
+}
+
+/// Holds what a folder has by a name, by O_PATH, and follows no link, nor into another mount; only where the kernel need not look into the folder, whose lock
+/// another user's thread may keep. EAGAIN where it must. Before Linux 5.12, and where openat2(2) is refused, it may wait.
+pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // open_how: flags, mode, resolve.
+    let how = [flags as u64, 0, libc::RESOLVE_CACHED | libc::RESOLVE_NO_XDEV];
+    let mut found = -1;
+    for _ in 0..TRIES {
+        // SAFETY: a text that ends, and three words of this function.
+        found = unsafe { libc::syscall(libc::SYS_openat2, folder, name.as_ptr(), how.as_ptr(), size_of_val(&how)) }
+            as RawFd;
+        if found >= 0 || Error::last_os_error().raw_os_error() != Some(libc::EAGAIN) {
+            break;
+        }
+    }
+    if found < 0 && matches!(Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EINVAL | libc::EPERM)) {
+        // SAFETY: a text that ends, and numbers.
+        found = unsafe { libc::openat(folder, name.as_ptr(), flags) };
+    }
+    owned(found).ok_or_else(Error::last_os_error)
 }
 
 /// Closes all descriptors of this process but those `kept`. For a child of ours that ends by _exit: somebody may wait for

@@ -1,0 +1,143 @@
+//! Questions that the kernel may never answer, deaf even to SIGKILL: where a file has holes waits for the lock of its inode,
+//! what an epoll watches for that of the epoll. Another user's thread may keep one for ever. A thread of ours that waits so
+//! would keep gdbheap from ending, so a child asks, which is left alone if the kernel blocks it.
+
+use crate::bytes::u64_at;
+use crate::patient::{await_answer, HASTY, PATIENT};
+use crate::process::descriptor::close_others;
+use crate::process::guard::{wait, wait_aside};
+use crate::process::pipe::pipe;
+use crate::signals::SignalsHeld;
+use std::fs::File;
+use std::io::{Error, Read, Result, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Children that wait at once, of this process and of those that it forks: each keeps the memory that we had. Beyond them
+/// nothing is asked.
+const MOST: u32 = 16;
+/// What is asked takes no longer, also where each part of it is answered after a moment.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
+const PART: usize = 1 << 16;
+
+static WAITING: OnceLock<&'static AtomicU32> = OnceLock::new();
+
+/// The count of children that have not ended, which all processes share that are forked from now on.
+pub fn waiting() -> &'static AtomicU32 {
+    WAITING.get_or_init(|| {
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, zeros, which is never unmapped; larger than the number, and aligned.
+        unsafe {
+            let place = libc::mmap(std::ptr::null_mut(), size_of::<AtomicU32>(), rights, kind, -1, 0);
+            if place == libc::MAP_FAILED {
+                return Box::leak(Box::new(AtomicU32::new(0)));
+            }
+            &*place.cast::<AtomicU32>()
+        }
+    })
+}
+
+/// What a child finds, which keeps these descriptors of ours. ETIMEDOUT if the kernel blocks it, or too many others.
+/// `hasty`: it is given up early, as somebody may stand still meanwhile; so it is while another child waits.
+pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) -> Result<Vec<u64>> {
+    let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
+    let count = waiting();
+    let others = count.fetch_add(1, Ordering::SeqCst);
+    if others >= MOST {
+        count.fetch_sub(1, Ordering::SeqCst);
+        return Err(late());
+    }
+    let started = pipe().and_then(|(reader, writer)| {
+        let held = SignalsHeld::hold();
+        // SAFETY: the child makes system calls, allocates by the C library's malloc, and ends by _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // Nobody is to wait for the end of what this process has open.
+            close_others(kept.iter().copied().chain([writer.as_raw_fd()]).collect());
+            answer(File::from(writer), work);
+        }
+        drop(held);
+        if child < 0 {
+            Err(Error::last_os_error())
+        } else {
+            Ok((child, File::from(reader)))
+        }
+    });
+    let (child, mut reader) = started.inspect_err(|_| _ = count.fetch_sub(1, Ordering::SeqCst))?;
+    let (mut said, began) = (Vec::new(), Instant::now());
+    let whole = await_answer(
+        &format!("/proc/{child}/stat"),
+        if hasty || others > 0 { HASTY } else { PATIENT },
+        false,
+        |look| {
+            let until = Instant::now() + look;
+            while is_ready(&reader, until) {
+                let mut part = [0; PART];
+                match reader.read(&mut part) {
+                    Ok(0) | Err(_) => return Some(true),
+                    Ok(got) => said.extend_from_slice(&part[..got]),
+                }
+            }
+            (began.elapsed() >= LONGEST).then_some(false)
+        },
+    );
+    if whole != Some(true) {
+        wait_aside(child);
+        return Err(late());
+    }
+    wait(child);
+    let mut words: Vec<u64> = (0..said.len() / 8).map(|index| u64_at(&said, 8 * index)).collect();
+    // The last one says that all is there.
+    let count = words.pop();
+    if count != Some(words.len() as u64) {
+        return Err(Error::from_raw_os_error(libc::EIO));
+    }
+    Ok(words)
+}
+
+/// The child's whole life. Nothing of the process is run at its end.
+fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
+    // SAFETY: numbers and a text of ours.
+    unsafe {
+        libc::setsid();
+        libc::prctl(libc::PR_SET_NAME, c"gdbheap asks".as_ptr());
+    }
+    let mut found = work();
+    // That may wait as well, for who serves a file; nothing is left to do at its end.
+    close_others(vec![pipe.as_raw_fd()]);
+    waiting().fetch_sub(1, Ordering::SeqCst);
+    found.push(found.len() as u64);
+    let bytes: Vec<u8> = found.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let _ = pipe.write_all(&bytes);
+    // SAFETY: ends this process.
+    unsafe { libc::_exit(0) }
+}
+
+/// Whether there is something to read, or its end, before the time is over.
+fn is_ready(pipe: &File, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut one = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one record of this function.
+        match unsafe { libc::poll(&mut one, 1, left.as_millis() as libc::c_int) } {
+            1 => return true,
+            // A signal that Python or gdb handles later.
+            -1 if !left.is_zero() => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_child_finds_comes_back() {
+        assert_eq!(ask(&[], false, || vec![1, 2, u64::MAX]).expect("three words"), [1, 2, u64::MAX]);
+        let many: Vec<u64> = (0..1 << 17).collect();
+        assert_eq!(ask(&[], true, || many.clone()).expect("more than a pipe holds"), many);
+    }
+}

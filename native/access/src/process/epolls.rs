@@ -1,0 +1,100 @@
+//! What a program gave to epoll with the descriptors that it has epolls watch (proc_pid_fdinfo(5)).
+
+use crate::apart::{ask, LONGEST};
+use crate::stat::said;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Result};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Instant;
+
+const KCMP_FILE: libc::c_int = 0;
+/// What is read of all epolls of a process.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The data of all that the epolls of a process watch, which have these numbers among its descriptors, each once; whether
+/// that is all. A child reads, as a thread of the process may keep the lock of an epoll. ETIMEDOUT if the kernel blocks it.
+/// `folder`: of the process in /proc.
+pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {
+    let pid = said(&folder.join("status").to_string_lossy(), "Pid").and_then(|pid| pid.parse().ok()).unwrap_or(0);
+    let held = File::open(folder.join("fdinfo"))?;
+    let mut found = ask(&[held.as_raw_fd()], false, || {
+        let mut watched = Watched { found: HashSet::new(), left: MOST_BYTES, began: Instant::now() };
+        let is_whole = watched.read_all(pid, Path::new(&format!("/proc/self/fd/{}", held.as_raw_fd())), numbers);
+        watched.found.into_iter().chain([u64::from(is_whole)]).collect()
+    })?;
+    let is_whole = found.pop() == Some(1);
+    found.sort_unstable();
+    Ok((found, is_whole))
+}
+
+struct Watched {
+    found: HashSet<u64>,
+    left: usize,
+    began: Instant,
+}
+
+impl Watched {
+    /// Each open file once, however many descriptors it has. `folder`: where what the kernel says of each is.
+    fn read_all(&mut self, pid: i32, folder: &Path, numbers: &[i32]) -> bool {
+        let mut files: Vec<i32> = Vec::new();
+        for number in numbers {
+            if self.began.elapsed() >= LONGEST {
+                return false;
+            }
+            // The kernel orders open files, in an order that it does not tell.
+            if let Err(place) = files.binary_search_by(|file| order(pid, *file, *number)) {
+                files.insert(place, *number);
+                if self.read(&folder.join(number.to_string())).is_none() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// None where not all of a file that is there was read.
+    fn read(&mut self, path: &Path) -> Option<()> {
+        let Ok(file) = File::open(path) else { return Some(()) };
+        let (mut lines, mut line) = (BufReader::new(file), Vec::new());
+        while self.left > 0 && self.began.elapsed() < LONGEST {
+            line.clear();
+            let got = lines.read_until(b'\n', &mut line).ok()?;
+            if got == 0 {
+                return Some(());
+            }
+            self.left = self.left.saturating_sub(got);
+            self.found.extend(data_in(&line));
+        }
+        None
+    }
+}
+
+/// What kcmp(2) says of two descriptors; they are others' where it says nothing.
+fn order(pid: i32, one: i32, other: i32) -> std::cmp::Ordering {
+    // SAFETY: numbers only.
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {
+        0 => std::cmp::Ordering::Equal,
+        2 => std::cmp::Ordering::Greater,
+        _ => std::cmp::Ordering::Less,
+    }
+}
+
+fn data_in(line: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(line.strip_prefix(b"tfd:")?).ok()?;
+    let (_, data) = text.split_once(" data:")?;
+    u64::from_str_radix(data.split_whitespace().next()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_read() {
+        let line = b"tfd:        8 events:       19 data:     7f32aa0010f0  pos:0 ino:50 sdev:e\n";
+        assert_eq!(data_in(line), Some(0x7f32_aa00_10f0));
+        assert_eq!((data_in(b"pos:\t0\n"), data_in(b"tfd: 8 data: x")), (None, None));
+    }
+}
