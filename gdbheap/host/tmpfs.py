@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from gdbheap._native import walk_to_file
+from gdbheap._native import hold_known, walk_to_file
+from gdbheap.host.aside import do_aside
 from gdbheap.host.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
 from gdbheap.host.procfs import PROC
@@ -21,7 +22,6 @@ from gdbheap.host.procfs import PROC
 __all__ = ["TmpfsFile", "find_tmpfs_files", "memory_devices"]
 
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-HELD = os.O_PATH | FOLDER
 # The kernel alone looks up a name on these: a server of FUSE or NFS may never answer.
 LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
 # Nothing of these is on a disk.
@@ -62,8 +62,13 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
     answering = {**find_answering(own), **find_answering(text, own, mounter_of(f"{folder}/ns/mnt"))}
     ground = {mount.number for mount in [*parse_mounts(own), *mounts] if _is_local(mount, answering)}
     search = _Search({mount.point for mount in mounts}, set(mapped))
-    for mount in _of_tmpfs(mounts, answering):
-        search.mount(f"{folder}/root", mount, ground)
+
+    def look() -> None:
+        for mount in _of_tmpfs(mounts, answering):
+            search.mount(f"{folder}/root", mount, ground)
+
+    # Another user may keep the lock of a folder.
+    do_aside(look, lambda: search.entries)
     return sorted(search.found, key=lambda file: (-file.bytes, file.path))
 
 
@@ -85,11 +90,13 @@ def _is_local(mount: Mount, answering: Mapping[str, int | None]) -> bool:
 
 
 class _Search:
-    """A search that holds folders by descriptors, and the files it ``found``. ``points``: mount points to leave out."""
+    """A search that holds folders by descriptors, the files it ``found``, and of how many ``entries``. ``points``:
+    mount points to leave out."""
 
     def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
         self.found: list[TmpfsFile] = []
-        self._points, self._mapped, self._left = points, mapped, MAX_ENTRIES
+        self.entries = 0
+        self._points, self._mapped = points, mapped
 
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
         """Look at all of a tmpfs that is mounted below ``root``. ``ground``: the numbers of mounts that lead there: a
@@ -108,23 +115,26 @@ class _Search:
             os.close(held)
         try:
             with os.scandir(number) as entries:
-                for entry in islice(entries, max(0, self._left)):
-                    self._left -= 1
+                for entry in islice(entries, max(0, MAX_ENTRIES - self.entries)):
+                    self.entries += 1
                     self._entry(number, entry.name, device, f"{path}/{entry.name}", depth)
         finally:
             os.close(number)
 
     def _entry(self, folder: int, name: str, device: int, path: str, depth: int) -> None:
-        if path in self._points or self._left <= 0:
+        if path in self._points or self.entries >= MAX_ENTRIES:
             return
         with suppress(OSError):
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            held = hold_known(folder, name)
+            status = os.fstat(held)
+            if stat.S_ISDIR(status.st_mode) and depth:
+                self._folder(held, device, path, depth - 1)
+                return
+            os.close(held)
             size = 512 * status.st_blocks
             if status.st_dev != device:
                 return
-            if stat.S_ISDIR(status.st_mode) and depth:
-                self._folder(os.open(name, HELD, dir_fd=folder), device, path, depth - 1)
-            elif stat.S_ISREG(status.st_mode) and size >= MIN_BYTES and _identity(status) not in self._mapped:
+            if stat.S_ISREG(status.st_mode) and size >= MIN_BYTES and _identity(status) not in self._mapped:
                 self.found.append(TmpfsFile(path, status.st_size, size))
 
 

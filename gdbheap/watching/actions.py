@@ -25,6 +25,7 @@ from gdbheap.files import PRIVATE, check_place, is_file, is_shared, open_folder,
 from gdbheap.first_page.main_holders import MainHolders
 from gdbheap.heap import Heap
 from gdbheap.host import open_files
+from gdbheap.host.aside import do_aside
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.host.procfs import ProcessFolder, stat_fields
 from gdbheap.refusals import refusal
@@ -142,12 +143,17 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
     base = f"{plain.lstrip('-') or 'process'}-{pid}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     taken: set[str] = set()
-    with suppress(OSError):
-        number = open_folder(folder)
-        try:
-            taken = {entry.partition(".")[0] for entry in os.listdir(number)}
-        finally:
-            os.close(number)
+
+    def find_taken() -> None:
+        with suppress(OSError):
+            number = open_folder(folder)
+            try:
+                taken.update([entry.partition(".")[0] for entry in os.listdir(number)])
+            finally:
+                os.close(number)
+
+    # Another user may keep the lock of a folder that he may read.
+    do_aside(find_taken, lambda: 0)
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
 

@@ -1,0 +1,30 @@
+"""Work that may wait in the kernel for another user, and is given up then."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["do_aside"]
+
+LOOK_SECONDS, LONGEST_SECONDS = 1.0, 10.0
+
+
+def do_aside(work: Callable[[], None], progress: Callable[[], int]) -> bool:
+    """Do ``work`` on a thread of its own; return whether it was done. It is given up where ``progress``, a count, has
+    not changed for a second, and after ten seconds; the thread may go on for a while, and nobody waits for it."""
+    thread = threading.Thread(target=work, daemon=True)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    end, count = time.monotonic() + LONGEST_SECONDS, None
+    while thread.is_alive() and time.monotonic() < end and count != progress():
+        count = progress()
+        thread.join(LOOK_SECONDS)
+    return not thread.is_alive()
