@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,15 +44,16 @@ UNSUPPORTED = 5
 
 
 @contextmanager
-def mapped(how: str, folder: Path) -> Iterator[int]:
-    """Yield the id of a process that has mapped such a file; skip the test where none can be mounted."""
+def mapped(how: str, folder: Path, *more: str) -> Iterator[int]:
+    """Yield the id of a process that has mapped such a file, or keeps a lock by it; skip the test where none can be
+    mounted."""
     mounted, node = folder / "mounted", folder / "fuse"
     mounted.mkdir()
     try:
         os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(*FUSE))
     except OSError as error:
         pytest.skip(f"no device can be made here: {error}")
-    command = [sys.executable, str(SOURCES / "unanswered.py"), str(mounted), str(node), how]
+    command = [sys.executable, str(SOURCES / "unanswered.py"), str(mounted), str(node), how, *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None and process.stderr is not None
@@ -117,6 +120,135 @@ def test_nobody_waits_for_the_lock_of_its_memory_map() -> None:
             own.kill()
             own.wait()
 
+
+SPARSE_BYTES = 8 << 20
+HAS_SPARSE = """
+import mmap, os, sys
+with open(sys.argv[1], "r+b", buffering=0) as file:
+    mapped = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE)
+mapped[0] = 1
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+@needs_root
+def test_nobody_waits_for_the_lock_of_a_file() -> None:
+    """Whoever may read a file can keep its lock, for which the kernel has everybody wait who asks for its holes, deaf
+    to SIGKILL. No command does, in a shell or in gdb, nor does it stay when it has answered; the holes are read as
+    zeros."""
+    with place(0o755) as folder:
+        data = folder / "data"
+        with open(data, "wb") as file:
+            file.write(os.urandom(2 * mmap.PAGESIZE))
+            file.truncate(SPARSE_BYTES)
+        data.chmod(0o644)
+        command = [sys.executable, "-c", HAS_SPARSE, str(data)]
+        victim = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert victim.stdout is not None and victim.stdout.readline()
+            with mapped("inode", folder, str(data)) as pid:
+                wait_for(lambda: waits(pid), "nobody waits for the lock")
+                check_holes(data)
+                commands = [[str(GDBHEAP), str(victim.pid)]]
+                if shutil.which("gdb") is not None:
+                    gdb = ["gdb", "-nx", "-q", "-batch", "-p", str(victim.pid), "-x", str(START), "-ex", "heap"]
+                    commands.append(gdb)
+                for words in commands:
+                    done = run(words, folder)
+                    assert done.returncode in (0, 1) and "MiB" in done.stdout, done.stderr
+                assert waits(pid), "the lock was free"
+        finally:
+            victim.kill()
+            victim.communicate()
+
+
+ASKS = """
+import sys
+from gdbheap._native import Space, data_extents
+from gdbheap.machines.machine import X86_64
+from gdbheap.targets.core import SegmentRow
+start, size = 1 << 20, int(sys.argv[2])
+space = Space.for_core(X86_64, [SegmentRow(start, start + size, 0, 0)], [sys.argv[1]])
+found = space.read(start + size - 16, 16), space.next_backed(start + size // 2) == start + size // 2
+try:
+    data_extents(sys.argv[1], 100)
+except TimeoutError:
+    print(found)
+"""
+
+
+def check_holes(data: Path) -> None:
+    """Check that the holes of a file count as unknown, as in a core."""
+    done = run([sys.executable, "-I", "-c", ASKS, str(data), str(SPARSE_BYTES)], data.parent)
+    assert done.stdout == f"({bytes(16)}, True)\n", done.stderr
+
+
+@needs_root
+def test_nobody_waits_for_the_lock_of_an_epoll() -> None:
+    """A thread keeps it in epoll_ctl(). No command waits for it, nor does it stay when it has answered: what the kernel
+    hands back counts as unknown."""
+    with place(0o755) as folder, mapped("epoll", folder) as pid:
+        wait_for(lambda: asks(pid), "no thread waits in epoll_ctl()")
+        found = run([sys.executable, "-I", "-c", KNOWS, str(pid)], folder)
+        assert found.stdout == "[] False\n", found.stderr
+        for words in ([str(pid)], ["info", str(pid)]):
+            done = run_in(folder, words)
+            assert done.returncode in (0, 1) and done.stdout, done.stderr
+        assert asks(pid), "the lock was free"
+
+
+KNOWS = """
+import sys
+from gdbheap.host.kernel_pointers import kernel_pointers
+found = kernel_pointers(sys.argv[1])
+print(found.epoll, found.is_whole)
+"""
+
+
+@needs_root
+def test_a_look_that_waits_in_the_kernel_keeps_no_other_waiting() -> None:
+    """A child of a watch that is deaf to SIGKILL is left alone at once."""
+    with place(0o755) as folder, mapped("epoll", folder) as pid:
+        wait_for(lambda: asks(pid), "no thread waits in epoll_ctl()")
+        polls = [link for link in Path(f"/proc/{pid}/fd").iterdir() if "eventpoll" in os.readlink(link)]
+        table = Path(f"/proc/{pid}/fdinfo/{polls[0].name}")
+        look = child.Child(lambda: {"text": table.read_text()})
+        wait_for(lambda: waits(look._pid), "the look does not wait")
+        began = time.monotonic()
+        look.end()
+        assert time.monotonic() - began < child.PARTING_SECONDS
+        assert asks(pid), "the lock was free"
+
+
+FOLDERS = Path("/dev/shm")
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.ismount(FOLDERS), reason="there is no tmpfs")
+def test_nobody_waits_for_the_lock_of_a_folder() -> None:
+    """Who may write in a tmpfs makes a folder there and keeps its lock, and nobody waits who looks for files there."""
+    with place(0o755) as folder, tempfile.TemporaryDirectory(prefix="gdbheap-", dir=FOLDERS) as shared:
+        os.chmod(shared, 0o777)
+        trap = Path(shared, "trap")
+        with mapped("folder", folder, str(trap)) as pid:
+            wait_for(lambda: waits(pid), "nobody waits for the lock")
+            own = subprocess.Popen(["sleep", "1000"])
+            try:
+                done = run([sys.executable, "-I", "-c", FINDS, str(own.pid)], folder)
+                assert done.stdout == "True\n", done.stderr
+                assert run_in(folder, [str(own.pid)]).returncode in (0, 1)
+                assert waits(pid), "the lock was free"
+            finally:
+                own.kill()
+                own.wait()
+
+
+FINDS = """
+import sys
+from gdbheap.host.tmpfs import find_tmpfs_files
+print(isinstance(find_tmpfs_files(sys.argv[1], []), list))
+"""
 
 READS = """
 import signal, sys
@@ -397,6 +529,11 @@ def test_nobody_in_a_user_namespace_is_root() -> None:
 def waits(pid: int) -> bool:
     """Tell whether a thread of a process waits in the kernel for what is never over."""
     return any("\nState:\tD" in path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status"))
+
+
+def asks(pid: int) -> bool:
+    """Tell whether a thread of a process waits for the program that serves a file."""
+    return any("request_wait_answer" in path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/wchan"))
 
 
 FOLLOWING = {

@@ -1,5 +1,6 @@
 """A target whose file is another program's (FUSE), which never answers: ``unanswered.py FOLDER DEVICE
-private|shared|later|locked|locking|exec|dirty|dirtied|opened|linked``.
+private|shared|later|locked|locking|exec|dirty|dirtied|opened|linked|epoll|inode|folder
+[PATH]``.
 
 Root mounts it for a user, as fusermount does, and the target is that user's. It prints its id once all is mapped;
 "later": before, and maps the file privately after SIGUSR1. "locked": a thread of it waits in mmap() for ever, and keeps
@@ -8,13 +9,18 @@ the lock of its memory map: a page of the file is being read by a child, and dir
 "dirty": it has written to the file, which is read and never written back; "dirtied": a child has, and the target maps
 it privately; "opened": and the target has only opened it.
 "linked": nobody learns which files there are, root may ask, and the name of a file that the target has mapped is by now
-a link to one of them. The server then ends by itself after some seconds: who looks
+a link to one of them. "epoll": a thread of it waits in epoll_ctl(), and keeps the lock of an epoll that has
+three descriptors.
+"inode", "folder": two threads keep the lock of a file that they may read, or of a folder that they make (PATH): one
+reads it into a page that never comes, one is to change it. The server then ends by itself after some seconds: who looks
 at all processes waits for each that ends."""
 
 import ctypes
 import io
 import mmap
 import os
+import platform
+import select
 import signal
 import struct
 import sys
@@ -25,13 +31,15 @@ USER = 65534
 SIZE = 1 << 20
 CLONE_NEWNS, MS_REC_PRIVATE, PR_SET_DUMPABLE, PR_SET_PDEATHSIG = 0x20000, 0x44000, 4, 1
 INIT, LOOKUP, GETATTR, OPEN, READ, WRITE, STATFS, OPENDIR = 26, 1, 3, 14, 15, 16, 17, 27
-FORGET, INTERRUPT = 2, 36
+FORGET, INTERRUPT, POLL = 2, 36, 40
+GETDENTS64 = {"x86_64": 217, "aarch64": 61}
 # FOPEN_DIRECT_IO and FOPEN_KEEP_CACHE: what is in memory goes when it is mapped, not when it is opened.
 DIRECT = 1 | 2
-SERVER_SECONDS = 18
+SERVER_SECONDS, LOCK_SECONDS = 18, 60
 how = sys.argv[3]
 is_written = how in ("exec", "dirty", "dirtied", "opened")
-never = WRITE if is_written else LOOKUP if how == "linked" else READ
+keeps = how in ("epoll", "inode", "folder")
+never = WRITE if is_written else {"linked": LOOKUP, "epoll": POLL}.get(how, READ)
 opened = 0
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -46,6 +54,8 @@ def serve(device: int) -> None:
     """Answer everything but reads, or writes, or names."""
     if (is_written and how != "exec") or how == "linked":
         signal.alarm(SERVER_SECONDS)
+    if keeps:
+        signal.alarm(LOCK_SECONDS)
     global opened
     while True:
         request = os.read(device, 1 << 20)
@@ -88,6 +98,41 @@ def lock(mapped: mmap.mmap, folder: str) -> None:
     time.sleep(600)
 
 
+def keep_epoll(folder: str) -> None:
+    """Have a thread wait while it adds to an epoll, which watches a pipe already."""
+    poll, (reader, _writer) = select.epoll(), os.pipe()
+    file = os.open(f"{folder}/file", os.O_RDWR)
+    poll.register(reader, select.EPOLLIN)
+    copies = [os.dup(poll.fileno()) for _ in range(2)]
+    threading.Thread(target=poll.register, args=(file, select.EPOLLIN), daemon=True).start()
+    time.sleep(0.5)
+    print(os.getpid(), len(copies), flush=True)
+    time.sleep(600)
+
+
+def keep_inode(folder: str, place: str) -> None:
+    """Have a thread read a file or a folder into memory that never comes, and another one wait for it to be over."""
+    if how == "folder":
+        os.mkdir(place)
+    with open(f"{folder}/file", "r+b", buffering=0) as file:
+        mapped = mmap.mmap(file.fileno(), SIZE, mmap.MAP_PRIVATE)
+    address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(mapped)))
+    if how == "folder":
+        number = os.open(place, os.O_RDONLY)
+        call = libc.syscall, GETDENTS64[platform.machine()], number, address, 4096
+    else:
+        number = os.open(place, os.O_RDONLY | os.O_DIRECT)
+        call = libc.pread, number, address, 4096, ctypes.c_long(0)
+    threading.Thread(target=call[0], args=call[1:], daemon=True).start()
+    time.sleep(0.5)
+    change = libc.mkdir if how == "folder" else libc.chmod
+    name = f"{place}/a" if how == "folder" else place
+    threading.Thread(target=change, args=(name.encode(), 0o644), daemon=True).start()
+    time.sleep(0.5)
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
 def map_linked(folder: str) -> mmap.mmap:
     """Map a file, and put a link to one that nobody answers for under its name."""
     name = f"{folder}.so"
@@ -126,7 +171,7 @@ def main() -> None:
     os.setresuid(USER, USER, USER)
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    if is_written or linked or how.startswith("lock"):
+    if is_written or linked or keeps or how.startswith("lock"):
         # Whoever waits is free again once the server has ended.
         if os.fork() > 0:
             serve(device)
@@ -134,6 +179,10 @@ def main() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
         threading.Thread(target=serve, args=(device,), daemon=True).start()
+    if keeps:
+        if how == "epoll":
+            keep_epoll(folder)
+        keep_inode(folder, sys.argv[4])
     if linked:
         print(os.getpid(), flush=True)
         time.sleep(600)
