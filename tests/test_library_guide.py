@@ -71,7 +71,7 @@ def test_the_page_about_inside(tmp_path: Path) -> None:
     wanted = [block.replace("/var/tmp/now.heap", file) for block in blocks(INSIDE)]
     first, handler, route = wanted
     handler += f"\nimport os\nos.kill(os.getpid(), signal.SIGUSR2)\nassert os.path.exists({file!r})"
-    route += "\nassert 'stood still' in asyncio.run(look_route())"
+    route += "\nassert 'paused for' in asyncio.run(look_route())"
     done = subprocess.run(
         [sys.executable, "-I", "-c", RUN, PACKAGES],
         input=json.dumps([first, handler, route]), capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path,

@@ -53,7 +53,7 @@ class Difference:
 
     @property
     def rss(self) -> int | None:
-        """By how many bytes RSS grew; None where it is not known in both."""
+        """By how many bytes RSS grew; None where it is unknown in one of them."""
         return self._found.rss
 
     @property

@@ -42,7 +42,7 @@ _busy: dict[int, object] = {}
 @dataclass(frozen=True)
 class Saved:
     """A file that a program has written of itself: its ``path``, its ``size``, for how many seconds the calling thread
-    stood still while the copy was made (``paused``), and how long everything took (``seconds``)."""
+    was paused while the copy was made (``paused``), and how long everything took (``seconds``)."""
 
     path: str
     size: int
@@ -163,7 +163,7 @@ def _refuse() -> None:
 
 
 def _threads() -> list[tuple[int, int]]:
-    """The number (0 where nobody knows it) and the thread pointer of each thread of Python's. No lock is taken: whoever
+    """The number (0: unknown) and the thread pointer of each thread of Python's. No lock is taken: whoever
     holds that of ``threading`` may be the thread in which a signal came."""
     threading = sys.modules.get("threading")
     known = dict(getattr(threading, "_active", {}))

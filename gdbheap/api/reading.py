@@ -79,7 +79,7 @@ class Reading:
             return converting.owner_of(at.at(heap, address))
 
     def way(self, address: int) -> str | None:
-        """The path from a root to what is at an address; None where no root leads to it."""
+        """The path from a root to what is at an address; None where no root reaches it."""
         with self.asked("references") as heap:
             return ways(heap, [address]).get(address)
 

@@ -119,7 +119,7 @@ class Block:
         return self._heap.owner_of(self.address)
 
     def path(self) -> str | None:
-        """How the program reaches it: an expression of Python's, else words; None where no root leads to it. Reads all
+        """How the program reaches it: an expression of Python's, else words; None where no root reaches it. Reads all
         references, once for a heap."""
         return self._heap.way(self.address)
 
@@ -164,7 +164,7 @@ class Object:
         return self._heap.referrers_of(self.address, top)
 
     def path(self) -> str | None:
-        """How the program reaches it: an expression of Python's, else words; None where no root leads to it."""
+        """How the program reaches it: an expression of Python's, else words; None where no root reaches it."""
         return self._heap.way(self.address)
 
     @property
@@ -227,7 +227,7 @@ class Finding:
 @dataclass(frozen=True)
 class TypeRow:
     """All objects of a type, or blocks of one kind where a program has no Python: how many, ``own``: the bytes of their
-    blocks, ``buffers``: what they own beside these, ``bytes``: both."""
+    blocks, ``buffers``: what they own apart from these, ``bytes``: both."""
 
     type: str
     count: int

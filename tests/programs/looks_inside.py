@@ -2,7 +2,7 @@
 
 PACKAGES: the folder that gdbheap is in; FILE: what is written. HOW, in this order: ``undumpable`` and ``filtered`` (no
 ptrace, no process_vm_readv) restrict it; ``signal`` asks from a handler, with a lock held; ``report`` writes a page.
-It says what came of it in a line of JSON on standard error, and rests. Any CPython from 3.9 on runs it."""
+It says the result in a line of JSON on standard error, and rests. Any CPython from 3.9 on runs it."""
 
 import ctypes
 import json
@@ -47,7 +47,7 @@ def restrict(libc):
 
 
 def look():
-    """Write the file, and what came of it."""
+    """Write the file, and the result."""
     try:
         saved = gdbheap.write_report(path) if "report" in how else gdbheap.snapshot(path)
         found = {"size": saved.size, "paused": saved.paused, "seconds": saved.seconds}

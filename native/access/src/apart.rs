@@ -40,7 +40,7 @@ pub fn waiting() -> &'static AtomicU32 {
 }
 
 /// What a child finds, which keeps these descriptors of ours. ETIMEDOUT if the kernel blocks it, or too many others.
-/// `hasty`: it is given up early, as somebody may stand still meanwhile; so it is while another child waits.
+/// `hasty`: it is given up early, as a process may be stopped meanwhile; so it is while another child waits.
 pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) -> Result<Vec<u64>> {
     let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
     let count = waiting();

@@ -535,7 +535,7 @@ fn is_there(run: &Run) -> bool {
 impl Space {
     /// The space of a live process, with its memory where somebody has that open. `files`: paths, by the indices in
     /// `mappings`. `shared`: other processes have some of its private pages too. `gate`: of the holder of the process; once
-    /// it is closed nothing more is read. Without `pages` and `gate` nobody holds it, and it runs.
+    /// it is closed nothing more is read. Without `pages` and `gate` it runs.
     pub fn for_process(
         machine: Machine,
         (process, memory): (ProcessFolder, Option<File>),

@@ -55,7 +55,7 @@ struct Plan {
 /// One system call, by its number: the functions of libc may be somebody else's (LD_PRELOAD), and take a lock.
 fn call(number: c_long, arguments: [c_long; 4]) -> c_long {
     let [a, b, c, d] = arguments;
-    // SAFETY: only calls of this file come here, whose pointers lead to what lives as long as they run.
+    // SAFETY: only calls of this file come here, whose pointers stay valid as long as they run.
     unsafe { libc::syscall(number, a, b, c, d) }
 }
 
@@ -68,7 +68,7 @@ fn close(number: c_int) {
     call(libc::SYS_close, [c_long::from(number), 0, 0, 0]);
 }
 
-/// Gives `number` another one, in the place of whatever has that.
+/// Gives `number` another one, which it takes from whatever has it.
 fn moved(number: c_int, to: c_int) {
     if number != to {
         call(libc::SYS_dup3, [c_long::from(number), c_long::from(to), 0, 0]);
@@ -209,7 +209,7 @@ fn pointers(words: &[CString]) -> Vec<*const c_char> {
 
 impl OwnCopy {
     /// Copies this process and has the copy start a program: its words, the first of which is its path, and its
-    /// environment. The calling thread waits for the copy alone; other threads do not stand still.
+    /// environment. The calling thread waits for the copy alone; other threads run on.
     pub fn start(words: &[CString], environment: &[CString]) -> io::Result<OwnCopy> {
         let Some(path) = words.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
         let (from, out) = pipe()?;
@@ -325,7 +325,7 @@ impl Held {
         match unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL | libc::WNOHANG) } {
             0 => return None,
             -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => return None,
-            // Somebody collected it all the same.
+            // Another collector was faster.
             -1 => status = 0,
             _ => {}
         }
