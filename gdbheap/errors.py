@@ -31,6 +31,7 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "exhausted",
+    "next_steps",
     "one_line",
     "or_none",
     "reason_of",
@@ -61,6 +62,18 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
     return f'{words[: limit - 2]}…"' if words[limit - 2] != '"' else f"{words[: limit - 2]}…"
 
 
+def next_steps(message: str) -> list[str]:
+    """Return what a message says to do next: the commands of ours that it quotes; where it quotes none, the words
+    behind its last colon, and behind a question there. Texts of the target have no quoted commands in it
+    (``printable_record``)."""
+    # Imported here: only a program that reads the error asks for it.
+    import re
+
+    quoted = re.findall(r"'((?:gdbheap|heap|help)(?: [^']*)?)'", message)
+    said, colon, rest = message.rpartition(": ")
+    return list(dict.fromkeys(quoted)) or ([rest.rpartition("? ")[2]] if colon and said else [])
+
+
 class GdbheapError(Exception):
     """Base of all errors that a person is meant to read.
 
@@ -70,18 +83,17 @@ class GdbheapError(Exception):
 
     status: int = 1
 
-    @property
-    def next(self) -> list[str]:
-        """What to do next, a step each; empty where the line says none."""
-        _what, colon, steps = str(self).rpartition(": ")
-        return steps.split("; ") if colon else []
-
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(message))
 
     def __str__(self) -> str:
         """The line; names of a target in it are ``named`` where it is made."""
         return Sentence(super().__str__())
+
+    @property
+    def next(self) -> list[str]:
+        """What to do next, as ``next_steps`` of the message."""
+        return next_steps(str(self))
 
 
 class UsageError(GdbheapError):

@@ -201,7 +201,7 @@ def test_lines_from_a_pipe(text: str, lines: int, errors: int, status: int, core
 def test_options_of_the_session(core: Path) -> None:
     """They are those of each command; one that is typed again counts."""
     done = piped(core, "heap\nsizes\n", "--json", "--no-text")
-    assert [json.loads(line)["command"] for line in done.stdout.splitlines()] == ["heap", "heap sizes"]
+    assert [json.loads(line)["answer"]["command"] for line in done.stdout.splitlines()] == ["heap", "heap sizes"]
     exact = piped(core, "arenas\n", "--bytes").stdout.replace("'heap ", "'gdbheap ")
     assert exact == gdbheap("arenas", str(core), "--bytes").stdout and "MiB" not in exact.splitlines()[2]
 

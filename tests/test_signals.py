@@ -37,10 +37,10 @@ import signal, sys
 from gdbheap.commands.shell import main, streams
 first, *others = map(int, sys.argv[1:])
 complain = streams.complain
-def told(message):
+def told(message, *status):
     for number in others:
         signal.raise_signal(number)
-    return complain(message)
+    return complain(message, *status)
 streams.complain = told
 main._run = lambda words: signal.raise_signal(first)
 main.script()

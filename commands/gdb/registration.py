@@ -51,6 +51,7 @@ from gdbheap.commands.surface.session import (
 from gdbheap.contents.python.text.disclosure import is_hidden, wanted
 from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
 from gdbheap.heap import Heap
+from gdbheap.report.formats.json import error_document, text_of
 from gdbheap.report.text.numbers import is_name
 from gdbheap.report.text.style import GDB_PROMPT, Style, encodable, style_for
 from gdbheap.targets.process import Process
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["CACHE", "Table", "register"]
 
 INTERRUPTED = 1
+JSON = "--json"
 LONG_SECONDS = 1.0
 # A setting of gdb's, whose name is in what gdb says of a call that it forbids.
 MAY_CALL = "may-call-functions"
@@ -79,22 +81,23 @@ _prefix = GDB
 
 
 @contextlib.contextmanager
-def _one_line(words: Sequence[str] = ()) -> Iterator[None]:
+def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
     """Every error of the block becomes gdb's own kind, with one line, and its exit status is noted. ``words``: the
-    command line."""
+    command line, which may ask for a document of it; ``called``: what it calls."""
+    name = called if JSON in words else ""
     try:
         yield
     except GdbheapError as error:
-        _fail(str(error), error.status)
+        _fail(str(error), error.status, name)
     except KeyboardInterrupt:
         CACHE.drop()
-        _fail("interrupted; nothing in the target was changed", INTERRUPTED)
+        _fail("interrupted; nothing in the target was changed", INTERRUPTED, name)
     except gdb.GdbError:
         raise
     except Exception as error:
         if os.environ.get("GDBHEAP_DEBUG"):
             raise
-        _fail(_fault(error, words), INTERRUPTED)
+        _fail(_fault(error, words), INTERRUPTED, name)
 
 
 def _fault(error: Exception, words: Sequence[str]) -> str:
@@ -111,10 +114,14 @@ def _lines_as_typed(text: str, prefix: str) -> str:
     return text if prefix == GDB else MARKED.sub(rf"\g<1>{prefix} ", text)
 
 
-def _fail(message: str, status: int) -> None:
+def _fail(message: str, status: int, name: str) -> None:
+    """Raise gdb.GdbError. ``name``: that of the command whose document says the same, "" where none was asked for."""
     STATUS.note(status)
     if _prefix != GDB:
         message = as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
+    if name:
+        _quiet_end(True)
+        write(text_of(error_document(name, status, message)) + "\n")
     start = "" if message.startswith((GDB, SHELL)) else "gdbheap: "
     raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
 
@@ -279,7 +286,7 @@ class _Words:
     def invoke(self, prefix: str, line: str) -> None:
         """Do what the line says, typed after ``prefix`` and the noun. Raises gdb.GdbError with one line."""
         self.called = f"{prefix} {self.noun}".strip()
-        with _one_line(line.split()):
+        with _one_line(line.split(), f"{GDB} {self.noun}".strip()):
             words = split(line)
             if wants_help(words):
                 write(f"{self.help}\n")
@@ -318,7 +325,7 @@ class HeapCommand(_Words):
         began = time.monotonic()
         answered = self._answered(options, left)
         seconds = 0.0 if self.command.needs in (FOLLOWED, CALLED) else time.monotonic() - began
-        _quiet_end(options)
+        _quiet_end(options.json)
         text = present(answered, _style(options, answered.info))
         write((text if options.json else _lines_as_typed(text, _prefix)) + "\n")
         live = answered.info.target.get("kind") == "process"
@@ -424,9 +431,9 @@ def _ledger_text(width: int) -> str:
     return _lines_as_typed(present(answered, _style(options, answered.info).of_width(width, bold=False)), _prefix)
 
 
-def _quiet_end(options: Common) -> None:
+def _quiet_end(json: bool) -> None:
     """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
-    if options.json and STATUS.invocation.batch:
+    if json and STATUS.invocation.batch:
         with contextlib.suppress(gdb.error):
             gdb.execute("set print inferior-events off", to_string=True)
 

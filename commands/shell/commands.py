@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.shell.streams import complain
 from gdbheap.commands.shell.subjects import answer, meant, own_words
-from gdbheap.commands.surface.declaration import GDB, OPTIONS, AnyCommand
+from gdbheap.commands.surface.declaration import GDB, OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.options import Writing
 from gdbheap.commands.surface.parser import wants_help
@@ -20,7 +20,7 @@ from gdbheap.files import find_file
 from gdbheap.report.text.style import style_for
 from gdbheap.text import IN_SHELL
 
-__all__ = ["run"]
+__all__ = ["called", "run"]
 
 HELP = "help"
 
@@ -45,6 +45,14 @@ def run(words: Sequence[str]) -> tuple[str, int]:
 
         return (help_of(_known(noun)) if noun else overview()), 0
     return _answer(meant(_known(noun), rest), rest)
+
+
+def called(words: Sequence[str]) -> str:
+    """What the command of a line is called in a document, whatever is wrong with the line."""
+    noun, rest = _noun([*words[1:], "--help"] if words[:1] == [HELP] else own_words(words))
+    if noun in VERBS:
+        return f"{SHELL} {noun}"
+    return meant(_known(noun), rest).name
 
 
 def _known(noun: str) -> str:
@@ -120,6 +128,8 @@ def _schema(words: list[str]) -> str:
             "Example: gdbheap schema holes\n"
             "More: docs/json.md"
         )
+    # A schema is JSON in any case.
+    words = [word for word in words if word != "--json"]
     nouns = [_known(word) for word in words] or list(COMMANDS)
     unknown = [noun for noun in nouns if noun not in COMMANDS]
     if unknown or len(words) > 1:

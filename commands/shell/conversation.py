@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.commands.shell.cores import Subject
 from gdbheap.commands.shell.kept import Kept
 from gdbheap.commands.shell.line import Opener
-from gdbheap.commands.shell.lines import Lines, history_file, opened_lines
-from gdbheap.commands.shell.streams import PARTIAL, complain, fault, write
+from gdbheap.commands.shell.lines import Lines, Piped, history_file, opened_lines
+from gdbheap.commands.shell.streams import PARTIAL, complain, fault, told, wants_json, write
 from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
 from gdbheap.commands.surface.declaration import GDB, OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.help import grouped, help_text, options_help
@@ -21,12 +24,16 @@ from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.progress import tell
 from gdbheap.commands.surface.session import Result, present, status_of
 from gdbheap.contents.python.text.disclosure import NO_TEXT
-from gdbheap.errors import GdbheapError, UsageError
+from gdbheap.errors import GdbheapError, UsageError, or_none
+from gdbheap.report.formats.json import error_document, error_keys, text_of
 from gdbheap.report.text.style import style_for
 
 __all__ = ["Talk"]
 
 PROMPT = "gdbheap> "
+# JSON's word for no answer.
+NOTHING = "null"
+INTERRUPTED = "interrupted; the session goes on"
 GREETING = f"'{HELP}' lists the commands, '{REFRESH}' looks at the target anew, '{QUIT[0]}' or Ctrl-D ends"
 
 
@@ -47,11 +54,17 @@ class Talk:
         self._options = options
         self._answering = answering
         self._status = 0
+        # The last line that a program was answered.
+        self._replied = 0
 
     def run(self) -> int:
         """Answer all lines. Returns the highest status of a command, of a terminal's session 0. Raises GdbheapError
         where there is no target, KeyboardInterrupt where no command is interrupted."""
         self._kept.take()
+        if self._options.json:
+            with suppress(_Ended):
+                self._for_program(Piped())
+            return self._status
         history = None if self._options.no_text else history_file(os.environ)
         with opened_lines(PROMPT, completions, history) as lines:
             if lines.is_terminal:
@@ -60,6 +73,62 @@ class Talk:
                 while self._goes_on(lines):
                     pass
         return 0 if lines.is_terminal else self._status
+
+    def _for_program(self, lines: Lines) -> None:
+        """Answer each line with exactly one line. Raises _Ended, KeyboardInterrupt where no command is interrupted."""
+        for number in itertools.count(1):
+            try:
+                line = lines.next()
+            except UsageError as error:
+                self._reply(number, error.status, error=str(error))
+                continue
+            if line is None:
+                return
+            try:
+                self._reply_to(number, line)
+            except KeyboardInterrupt as interrupt:
+                if _ends_program(interrupt):
+                    raise
+                if self._replied < number:
+                    self._reply(number, PARTIAL, error=INTERRUPTED)
+
+    def _reply_to(self, number: int, line: str) -> None:
+        words: list[str] = []
+        try:
+            words = split(line)
+            answer, status = self._document(words)
+        except _Ended:
+            self._reply(number, 0)
+            raise
+        except Exception as error:
+            message, status = fault(error, [*words, *self._defaults()])
+            self._reply(number, status, error=message)
+        else:
+            self._reply(number, status, answer)
+
+    def _document(self, words: list[str]) -> tuple[str, int]:
+        """Return the document that answers a line, and its status; "null" where there is nothing to say."""
+        asks_help = words[:1] == [HELP] or wants_help(words)
+        if not words or (words[0] in OWN and not asks_help):
+            self._do(words)
+            return NOTHING, 0
+        if asks_help:
+            return text_of({"command": HELP, "schema": SCHEMA, "text": _help_about(words)}), 0
+        answered = self._answered(words)
+        return present(answered, style_for(None, True, None)), status_of(answered)
+
+    def _reply(self, number: int, status: int, answer: str = NOTHING, error: str | None = None) -> None:
+        """Write a line; a Ctrl-C meanwhile is too late. Raises _Ended where it cannot be written."""
+        self._note(status)
+        body = f'"answer": {answer}' if error is None else text_of({"error": error_keys(status, told(error))})[1:-1]
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._replied = number
+            self._write(f'{{"line": {number}, "status": {status}, {body}}}')
+        except BrokenPipeError:
+            raise _Ended from None
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
     def _goes_on(self, lines: Lines) -> bool:
         """Read a line and answer it; False at the end. A Ctrl-C while another one is being told ends nothing."""
@@ -95,16 +164,17 @@ class Talk:
         except KeyboardInterrupt as interrupt:
             if _ends_program(interrupt):
                 raise
-            self._note(complain("interrupted; the session goes on"))
+            self._note(complain(INTERRUPTED))
         except BrokenPipeError:
             raise _Ended from None
         except _Ended:
             raise
         except Exception as error:
-            self._note(complain(*fault(error, [*words, *self._defaults()])))
+            message, status = fault(error, [*words, *self._defaults()])
+            self._refuse(message, words, status)
 
     def _do(self, words: list[str]) -> None:
-        first, rest = words[0], words[1:]
+        first, rest = (words or [""])[0], words[1:]
         if first in QUIT and not rest:
             raise _Ended
         if first == REFRESH and not rest:
@@ -112,18 +182,28 @@ class Talk:
         elif first in OWN and first != HELP:
             raise UsageError(f"{first}: unrecognized arguments: {' '.join(rest)}")
         elif first == HELP or wants_help(words):
-            self._write(_help(rest if first == HELP else [word for word in words if not word.startswith("-")]))
-        else:
+            self._write(_help_about(words))
+        elif words:
             self._ask(words)
 
-    def _ask(self, words: list[str]) -> None:
+    def _answered(self, words: list[str]) -> Result:
         command, rest = find_command(words)
         if command.needs in (FOLLOWED, CALLED):
             self._kept.check_alive()
-        answered = self._answering(command, self._kept.target, [*self._defaults(), *rest], self._kept.open)
+        return self._answering(command, self._kept.target, [*self._defaults(), *rest], self._kept.open)
+
+    def _ask(self, words: list[str]) -> None:
+        answered = self._answered(words)
         style = style_for(sys.stdout, answered.options.exact, answered.info.rss, answered.info.private)
         self._write(present(answered, style))
         self._note(status_of(answered))
+
+    def _refuse(self, message: str, words: list[str], status: int) -> None:
+        """Say what is wrong with a line, which may ask for JSON itself."""
+        if wants_json(words):
+            with suppress(GdbheapError, BrokenPipeError):
+                write(text_of(error_document(_name(words), status, told(message))))
+        self._note(complain(message, status))
 
     def _defaults(self) -> list[str]:
         """The options that hold for each command, as they are typed; one that is typed again counts."""
@@ -146,6 +226,17 @@ class Talk:
 def _ends_program(interrupt: KeyboardInterrupt) -> bool:
     """Whether it is one of the signals that ask a program to end: Ctrl-C asks no more than a command."""
     return type(interrupt) is not KeyboardInterrupt
+
+
+def _name(words: list[str]) -> str:
+    """What the command of a line is called, as far as it is one."""
+    found = or_none(lambda: find_command(words)[0])
+    return GDB if found is None else found.name
+
+
+def _help_about(words: list[str]) -> str:
+    """The help that a line asks for."""
+    return _help(words[1:] if words[0] == HELP else [word for word in words if not word.startswith("-")])
 
 
 def _help(words: list[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol
 from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, hold_file, make_folder, open_to_append, open_to_read
 
-__all__ = ["Lines", "history_file", "opened_lines"]
+__all__ = ["Lines", "Piped", "history_file", "opened_lines"]
 
 LINE_LIMIT = 64 << 10
 MOST_LINES, LARGEST = 1000, 1 << 20

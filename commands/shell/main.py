@@ -34,13 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _heard(words)
     except Ended as ended:
-        return _fail(f"ended by {ended}; a process that was stopped runs on")
+        return _fail(f"ended by {ended}; a process that was stopped runs on", words)
     except KeyboardInterrupt:
-        return _fail("interrupted; a process that was stopped runs on")
+        return _fail("interrupted; a process that was stopped runs on", words)
     except MemoryError:
-        return _fail(NO_MEMORY)
+        return _fail(NO_MEMORY, words)
     except (ImportError, OSError) as error:
-        return _fail(f"gdbheap cannot be loaded: {error}")
+        return _fail(f"gdbheap cannot be loaded: {error}", words)
 
 
 def script() -> NoReturn:
@@ -160,13 +160,14 @@ def _run(words: list[str]) -> int:
 
 
 def _answered(words: list[str]) -> int:
-    from gdbheap.commands.shell.streams import complain, fault, write
+    from gdbheap.commands.shell.streams import complain, fault, refuse, write
     from gdbheap.errors import GdbheapError
 
     try:
         output, status = _of_quick(words) or _of_completion(words) or _of_any(words)
     except Exception as error:
-        return complain(*fault(error, words))
+        message, status = fault(error, words)
+        return refuse(message, words, status)
     try:
         write(output)
     except BrokenPipeError:
@@ -202,7 +203,7 @@ def _of_any(words: list[str]) -> tuple[str, int]:
     return run(words)
 
 
-def _fail(message: str) -> int:
-    from gdbheap.commands.shell.streams import complain
+def _fail(message: str, words: Sequence[str]) -> int:
+    from gdbheap.commands.shell.streams import refuse
 
-    return complain(message)
+    return refuse(message, words)

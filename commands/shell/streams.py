@@ -9,20 +9,51 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PARTIAL", "complain", "fault", "write"]
+__all__ = ["PARTIAL", "complain", "fault", "refuse", "told", "wants_json", "write"]
 
 PARTIAL = 1
+JSON = "--json"
+# What follows it are another program's words.
+START = "--"
+# Whether something was printed already, after which no document of an error may follow.
+_printed = False
+
+
+def refuse(message: str, words: Sequence[str], status: int = PARTIAL) -> int:
+    """Say what ended a command line: one line on standard error, and where it asks for JSON the document of the error,
+    which is the only one on standard output. Returns ``status``."""
+    if wants_json(words) and not _printed:
+        try:
+            from gdbheap.commands.shell.commands import called
+            from gdbheap.report.formats.json import error_document, text_of
+
+            write(text_of(error_document(called(words), status, told(message))))
+        except Exception:
+            # The line below says what is wrong; that nobody reads, or that memory is short, is no reason for another.
+            pass
+    return complain(message, status)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON."""
+    own = words[: words.index(START)] if START in words else words
+    return JSON in own
+
+
+def told(message: str) -> str:
+    """Return a message with its commands as a shell takes them."""
+    from gdbheap.text import IN_GDB, IN_SHELL, as_typed
+
+    message = as_typed(message, IN_SHELL)
+    return f"{IN_SHELL}{message[len(IN_GDB) :]}" if message.startswith(f"{IN_GDB} ") else message
 
 
 def complain(message: str, status: int = PARTIAL) -> int:
     """One line on standard error, if there is one. Returns ``status``."""
     from gdbheap.errors import one_line
     from gdbheap.report.text.style import terminal_text
-    from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
-    message = as_typed(message, IN_SHELL)
-    if message.startswith(f"{IN_GDB} "):
-        message = f"{IN_SHELL}{message[len(IN_GDB) :]}"
+    message = told(message)
     start = "" if message.startswith("gdbheap") else "gdbheap: "
     try:
         sys.stderr.write(terminal_text(f"{start}{one_line(message)}\n", sys.stderr.encoding))
@@ -64,6 +95,8 @@ def write(output: str) -> None:
     from gdbheap.errors import GdbheapError
     from gdbheap.report.text.style import terminal_text
 
+    global _printed
+    _printed = _printed or bool(output)
     try:
         sys.stdout.write(terminal_text(output + "\n" if output else "", sys.stdout.encoding))
         sys.stdout.flush()

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.api.asking import disclosing
-from gdbheap.commands.surface.declaration import AnyCommand, Shown
-from gdbheap.commands.surface.options import Addressed, Common, MaybeAddressed, Pictured
-from gdbheap.errors import NotPermitted, Unsupported, one_line
+from gdbheap.commands.surface.declaration import FILE, AnyCommand, Shown
+from gdbheap.commands.surface.options import STDOUT, Addressed, Common, MaybeAddressed, Pictured
+from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.files import own_descriptor
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.style import FAULT, Style
 from gdbheap.report.text.tables import join
@@ -114,6 +115,7 @@ def ask_of(
     """Answer about whatever the command needs; ``heaps`` are the targets among it. Raises UsageError for options that
     cannot be answered, which both callers find out before they open anything."""
     options.check()
+    _check_output(command, options)
     with disclosing(heaps, options.no_text):
         call = command.call_for(options)
         if call is None or calls is None:
@@ -122,6 +124,14 @@ def ask_of(
             whole = call.make(subject, calls, options)
         answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
         return Result(command, options, TargetInfo.of(heaps), answer, whole)
+
+
+def _check_output(command: AnyCommand, options: Common) -> None:
+    """Raise UsageError for a file that would be written to standard output beside the document."""
+    for option in command.own_options if options.json else ():
+        value = getattr(options, option.key)
+        if option.metavar == FILE.metavar and isinstance(value, str) and own_descriptor(value) == STDOUT:
+            raise UsageError(f"{command.name}: --json and {option.name} {one_line(value)} both want standard output")
 
 
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:

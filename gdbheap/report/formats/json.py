@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from gdbheap.answers.accounting.records import SCHEMA, to_json
+from gdbheap.errors import next_steps, one_line
 from gdbheap.text import json_text
 
-__all__ = ["document", "text_of"]
+__all__ = ["document", "error_document", "error_keys", "text_of"]
 
 FINDINGS = "gdbheap.findings.finding"
 
@@ -30,6 +31,18 @@ def document(
     if hidden:
         raise ValueError(f"an answer's keys hide the envelope's: {sorted(hidden)}")
     return {**envelope, **keys}
+
+
+def error_document(name: str, status: int, what: str) -> dict[str, Any]:
+    """What a command prints that cannot answer: ``status`` is its exit status, ``what`` a line that says what is wrong
+    and what to do."""
+    return {"command": name, "schema": SCHEMA, "error": error_keys(status, what)}
+
+
+def error_keys(status: int, what: str) -> dict[str, Any]:
+    """The keys of an error."""
+    line = one_line(what)
+    return {"status": status, "what": line, "next": next_steps(line)}
 
 
 def text_of(content: dict[str, Any]) -> str:
