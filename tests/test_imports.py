@@ -171,7 +171,7 @@ STANDS_ON: dict[str, set[str]] = {
 # Parts of a crate; each may name itself and those before it, but for its neighbours in a line that is not the first.
 PARTS = {
     "access": [
-        ["error", "bytes", "machine", "signals", "folder", "stat", "tables", "patient"],
+        ["error", "bytes", "machine", "signals", "folder", "stat", "tables", "patient", "child"],
         ["work"],
         ["testing"],
         ["memory"],
@@ -191,7 +191,7 @@ PARTS = {
 # others, file by file.
 PROCESSORS = {"x86_64", "aarch64"}
 # Parts of `access` where system calls are made.
-UNSAFE = {"signals", "folder", "memory", "process", *PROCESSORS}
+UNSAFE = {"child", "signals", "folder", "memory", "process", *PROCESSORS}
 # A path from a `use`, up to its semicolon, or in an expression.
 USE = re.compile(r"^([ ]*)(?:pub(?:\([a-z]+\))? )?use ([^;]+);", re.MULTILINE)
 PATH = re.compile(r"\bcrate(?:::\w+)+")

@@ -283,8 +283,8 @@ print(kept[-4096], flush=True)
 
 
 def test_where_memory_runs_out(rng: random.Random, tmp_path: Path) -> None:
-    """In a control group that has no room for what the program writes meanwhile, the copy or its reader is killed first: the
-    program runs on, and has the file or one line."""
+    """In a control group that has no room for what the program writes meanwhile, the copy or its reader is killed
+    first: the program runs on, and has the file or one line."""
     with limited_group(1 << 30, rng) as group:
         words = [sys.executable, "-I", "-S", "-c", WRITES, PACKAGES, str(tmp_path / "x.heap"), str(200 << 20)]
         with subprocess.Popen(

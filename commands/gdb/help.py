@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gdbheap.commands.surface.declaration import OPTIONS
 from gdbheap.commands.surface.help import help_text, options_help
-from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
+from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY, groups_of_gdb
 
 __all__ = ["ATTACH", "OFFERED", "OPTIONS", "attach_help", "help_file"]
 
@@ -61,7 +61,7 @@ def help_file() -> str:
 
 def _parts() -> Iterator[tuple[str, str]]:
     for noun, command in OFFERED.items():
-        yield noun, help_text(command, f"{PREFIX} {noun}".strip())
+        yield noun, help_text(command, f"{PREFIX} {noun}".strip(), groups={} if noun else groups_of_gdb())
     yield ATTACH, ATTACH_HELP
     yield OPTIONS, options_help(PREFIX)
     for name, text in FUNCTIONS.items():

@@ -37,7 +37,7 @@ from gdbheap.commands.surface.needs import CALLED, FOLLOWED, LOOKS, PROCESS
 from gdbheap.commands.surface.options import Addressed, Called, Common, Filed, MaybeAddressed
 from gdbheap.commands.surface.parser import parse, wants_help
 from gdbheap.commands.surface.progress import shown_for
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS, groups_of_gdb
 from gdbheap.commands.surface.session import (
     Result,
     TargetInfo,
@@ -317,7 +317,7 @@ class HeapCommand(_Words):
     @property
     def help(self) -> str:
         """The declaration's."""
-        return help_text(self.command, self.called)
+        return help_text(self.command, self.called, groups={} if self.noun else groups_of_gdb())
 
     def run(self, words: list[str]) -> None:
         """Answer, print, and remember the exit status."""

@@ -17,11 +17,12 @@ from gdbheap.commands.shell.lines import Lines, Piped, history_file, opened_line
 from gdbheap.commands.shell.streams import PARTIAL, complain, fault, told, wants_json, write
 from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
 from gdbheap.commands.surface.declaration import GDB, OPTIONS, SHELL, AnyCommand
-from gdbheap.commands.surface.help import grouped, help_text, options_help
+from gdbheap.commands.surface.help import help_text, options_help
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED
 from gdbheap.commands.surface.options import Common
 from gdbheap.commands.surface.parser import wants_help
 from gdbheap.commands.surface.progress import tell
+from gdbheap.commands.surface.registry import grouped
 from gdbheap.commands.surface.session import Result, present, status_of
 from gdbheap.contents.python.text.disclosure import NO_TEXT
 from gdbheap.errors import GdbheapError, UsageError, or_none

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gdbheap.commands.shell.line import Extra, extra_options
 from gdbheap.commands.surface.declaration import SHELL
-from gdbheap.commands.surface.help import grouped, help_text, options_help
+from gdbheap.commands.surface.help import help_text, options_help
 from gdbheap.commands.surface.options import options_of
-from gdbheap.commands.surface.registry import COMMANDS
+from gdbheap.commands.surface.registry import COMMANDS, grouped
 
 __all__ = ["help_of", "help_of_options", "overview"]
 

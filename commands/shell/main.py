@@ -160,7 +160,8 @@ def _run(words: list[str]) -> int:
 
 
 def _answered(words: list[str]) -> int:
-    from gdbheap.commands.shell.streams import complain, fault, refuse, write
+    from gdbheap.commands.shell.refusing import refuse
+    from gdbheap.commands.shell.streams import complain, fault, write
     from gdbheap.errors import GdbheapError
 
     try:
@@ -204,6 +205,6 @@ def _of_any(words: list[str]) -> tuple[str, int]:
 
 
 def _fail(message: str, words: Sequence[str]) -> int:
-    from gdbheap.commands.shell.streams import refuse
+    from gdbheap.commands.shell.refusing import refuse
 
     return refuse(message, words)

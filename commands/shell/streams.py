@@ -9,29 +9,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["PARTIAL", "complain", "fault", "refuse", "told", "wants_json", "write"]
+__all__ = ["PARTIAL", "complain", "fault", "has_printed", "told", "wants_json", "write"]
 
 PARTIAL = 1
 JSON = "--json"
 # What follows it are another program's words.
 START = "--"
-# Whether something was printed already, after which no document of an error may follow.
 _printed = False
 
 
-def refuse(message: str, words: Sequence[str], status: int = PARTIAL) -> int:
-    """Say what ended a command line: one line on standard error, and where it asks for JSON the document of the error,
-    which is the only one on standard output. Returns ``status``."""
-    if wants_json(words) and not _printed:
-        try:
-            from gdbheap.commands.shell.commands import called
-            from gdbheap.report.formats.json import error_document, text_of
-
-            write(text_of(error_document(called(words), status, told(message))))
-        except Exception:
-            # The line below says what is wrong; that nobody reads, or that memory is short, is no reason for another.
-            pass
-    return complain(message, status)
+def has_printed() -> bool:
+    """Return whether something is on standard output already, after which no document of an error may follow."""
+    return _printed
 
 
 def wants_json(words: Sequence[str]) -> bool:

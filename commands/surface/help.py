@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from gdbheap.commands.surface.declaration import OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.needs import Needs
 from gdbheap.commands.surface.options import Common, Option, options_of
-from gdbheap.commands.surface.registry import COMMANDS, GROUPS
 
 __all__ = [
     "LISTING",
     "NAMES",
     "anchor",
-    "grouped",
     "help_of_its_own",
     "help_text",
     "option_entry",
@@ -28,6 +27,7 @@ WIDTH, NAMES = 78, 20
 START = "--"
 # A default, and a command that is quoted: neither is broken.
 WHOLE = re.compile(r"\[default[^]]*\]|(?:pip install )?'(?:gdb)?heap[^']*'")
+NO_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType({})
 # --top and --sort as they are in general.
 LISTING = (
     Option("--top", "N", "list at most N rows; 0 or 'all': all", details="--json lists all rows without it."),
@@ -36,18 +36,24 @@ LISTING = (
 
 
 def help_text(
-    command: AnyCommand, prog: str = "", subject: Needs[Any] | None = None, extra: Sequence[Option] = ()
+    command: AnyCommand,
+    prog: str = "",
+    subject: Needs[Any] | None = None,
+    extra: Sequence[Option] = (),
+    groups: Mapping[str, Sequence[str]] = NO_GROUPS,
 ) -> str:
     """Return the help of a command: a sentence, the usage, a line for each option, an example. ``subject``: what is
-    typed between the noun and the rest; None for nothing, unless only a shell has the command."""
+    typed between the noun and the rest; None for nothing, unless only a shell has the command. ``groups``: the nouns
+    that may follow it, by the titles of their groups."""
     subject = subject or _own_subject(command)
     called = prog or command.name
     caller = SHELL if subject else called.split()[0]
     asked = f"{SHELL} help {OPTIONS}" if subject else f"help {caller} {OPTIONS}"
     common = " ".join(option.name for option in (*options_of(Common), *extra))
     lines = _head(command, called, subject)
-    if subject is None and not command.noun:
-        lines += [*_nouns(), "", "Options without a command:"]
+    for title, nouns in groups.items():
+        lines += _entry(title, " ".join(nouns), 16)
+    lines += ["", "Options without a command:"] if groups else []
     lines += [*_entries(command), *_filled(f"Common options ({asked}): {common}", "  "), ""]
     lines += _about(command)
     return "\n".join([*lines, *_example(command, called, subject), f"More: docs/commands.md#{anchor(command)}"])
@@ -74,18 +80,6 @@ def options_help(caller: str, extra: Sequence[Option] = ()) -> str:
     return "\n".join([*lines, "", f"Example: {example}", "More: docs/commands.md#options-of-every-command"])
 
 
-def grouped(offered: Collection[str], others: Mapping[str, Mapping[str, str]], called: str = "") -> Iterator[str]:
-    """Yield the lines of an overview: each group of nouns that are ``offered``, with what each command does.
-    ``others``: what else there is in a group; ``called``: what stands before a noun."""
-    for title, nouns in GROUPS.items():
-        found = {f"{called} {noun}".strip() or "PID": COMMANDS[noun].summary for noun in nouns if noun in offered}
-        rows = {**found, **others.get(title, {})}
-        if rows:
-            width = len(called) + bool(called) + 12
-            yield f"{title}:"
-            yield from (f"  {name:<{width}} {what}" for name, what in rows.items())
-
-
 def anchor(command: AnyCommand) -> str:
     """Return what a link to the command's section of docs/commands.md ends with."""
     return command.name.replace(" ", "-")
@@ -95,14 +89,6 @@ def option_entry(option: Option, column: int) -> list[str]:
     """Return an option's lines, with its details; ``column``: how wide the names are."""
     details = f". {option.details}" if option.details else ""
     return _entry(option.spelling, f"{option.help}{details}", column)
-
-
-def _nouns() -> Iterator[str]:
-    """Yield the commands that gdb has, by group; gdb itself lists what each does."""
-    for title, nouns in GROUPS.items():
-        found = [noun for noun in nouns if noun and not COMMANDS[noun].needs.shell_only]
-        if found:
-            yield from _entry(title, " ".join(found), 16)
 
 
 def _own_subject(command: AnyCommand) -> Needs[Any] | None:

@@ -5,13 +5,13 @@ Each is imported when it is first asked for: most of the time that a command tak
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import cast
 
 from gdbheap.commands.surface.declaration import AnyCommand
 
-__all__ = ["ABOUT_SEVERAL", "COMMANDS", "GROUPS", "HEAP_NOUN", "SHELL_ONLY"]
+__all__ = ["ABOUT_SEVERAL", "COMMANDS", "GROUPS", "HEAP_NOUN", "SHELL_ONLY", "grouped", "groups_of_gdb"]
 
 HEAP_NOUN = ""
 """The noun of the command that is called without one."""
@@ -124,3 +124,21 @@ class _Commands(MutableMapping[str, AnyCommand]):
 
 
 COMMANDS: MutableMapping[str, AnyCommand] = _Commands()
+
+
+def groups_of_gdb() -> dict[str, list[str]]:
+    """Return the nouns that gdb has, by the titles of their groups; gdb itself lists what each does."""
+    found = {title: [noun for noun in nouns if noun and noun not in SHELL_ONLY] for title, nouns in GROUPS.items()}
+    return {title: nouns for title, nouns in found.items() if nouns}
+
+
+def grouped(offered: Collection[str], others: Mapping[str, Mapping[str, str]], called: str = "") -> Iterator[str]:
+    """Yield the lines of an overview: each group of nouns that are ``offered``, with what each command does.
+    ``others``: what else there is in a group; ``called``: what stands before a noun."""
+    for title, nouns in GROUPS.items():
+        found = {f"{called} {noun}".strip() or "PID": COMMANDS[noun].summary for noun in nouns if noun in offered}
+        rows = {**found, **others.get(title, {})}
+        if rows:
+            width = len(called) + bool(called) + 12
+            yield f"{title}:"
+            yield from (f"  {name:<{width}} {what}" for name, what in rows.items())

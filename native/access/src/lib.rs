@@ -7,7 +7,7 @@
 //! What is of one processor stands in a folder named after it; `arch` is that of the processor which this is built for. The
 //! folders have the same modules, and in them the same names: what one of them cannot do yet it refuses.
 //!
-//! Imports point left: error, bytes, machine, signals, folder, stat, tables, patient; work; testing; memory; process. `arch`
+//! Imports point left: error, bytes, machine, signals, folder, stat, tables, patient, child; work; testing; memory; process. `arch`
 //! stands beside the last two, file by file.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 // What only x86-64 has a use for.
@@ -16,8 +16,6 @@
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 compile_error!("access has no folder for this processor: see how to add a machine in CONTRIBUTING.md");
 
-#[allow(unsafe_code)]
-pub mod apart;
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64/mod.rs"]
 #[allow(unsafe_code)]
@@ -27,6 +25,8 @@ pub(crate) mod arch;
 #[allow(unsafe_code)]
 pub(crate) mod arch;
 pub mod bytes;
+#[allow(unsafe_code)]
+pub mod child;
 pub mod error;
 #[allow(unsafe_code)]
 pub(crate) mod folder;

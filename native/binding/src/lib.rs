@@ -43,7 +43,7 @@ macro_rules! functions {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What is forked from now on counts together.
-    gdbheap_access::apart::waiting();
+    gdbheap_access::child::apart::waiting();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;
     module.add("SWAPPED", gdbheap_access::memory::SWAPPED)?;

@@ -1,6 +1,6 @@
 //! Where a file has no data: reading that costs time, for nothing but zeros.
 
-use crate::apart::{ask, LONGEST};
+use crate::child::apart::{ask, LONGEST};
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{AsRawFd, RawFd};

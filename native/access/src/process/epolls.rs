@@ -1,6 +1,6 @@
 //! What a program gave to epoll with the descriptors that it has epolls watch (proc_pid_fdinfo(5)).
 
-use crate::apart::{ask, LONGEST};
+use crate::child::apart::{ask, LONGEST};
 use crate::stat::said;
 use std::collections::HashSet;
 use std::fs::File;

@@ -8,11 +8,11 @@
 use crate::arch::registers::GENERAL;
 use crate::arch::system_call;
 use crate::bytes::u64_at;
+use crate::child::descriptor::close_others;
+use crate::child::pipe::pipe;
 use crate::error::{Error, Result};
 use crate::folder::ProcessFolder;
-use crate::process::descriptor::close_others;
 use crate::process::injection::{self, Made};
-use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
 use crate::process::stop::Thread;
 use crate::process::tracer::{raise_priority, Failure, Registers, Tracer};

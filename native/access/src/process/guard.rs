@@ -5,10 +5,11 @@
 //! It goes on for as long as the target lives. Between two attempts it holds nothing: a thread that does not stop stays
 //! seized until it does, unless who has seized it ends.
 
+use crate::child::descriptor::close_others;
+use crate::child::pipe::pipe;
+use crate::child::waiting::{wait, wait_aside};
 use crate::folder::ProcessFolder;
-use crate::process::descriptor::close_others;
 use crate::process::patch::{text, Left, Patch};
-use crate::process::pipe::pipe;
 use crate::process::program_memory::ProgramMemory;
 use crate::process::tracer::Tracer;
 use crate::signals::SignalsHeld;
@@ -74,18 +75,6 @@ impl Drop for Guard {
             wait(self.pid);
         }
     }
-}
-
-/// Waits for the end of a child of ours.
-pub(crate) fn wait(child: i32) {
-    // SAFETY: takes numbers, and a null pointer for what is not wanted.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
-}
-
-/// Has a thread that does nothing else wait for it.
-pub(crate) fn wait_aside(child: i32) {
-    let _held = SignalsHeld::hold();
-    let _ = std::thread::Builder::new().name("gdbheap guard".into()).stack_size(64 << 10).spawn(move || wait(child));
 }
 
 /// Waits at the pipe.

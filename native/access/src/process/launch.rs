@@ -7,10 +7,10 @@
 
 use crate::arch::registers;
 use crate::arch::system_call::{self, AUDIT_ARCHITECTURE, NUMBERS_OF_OTHERS};
+use crate::child::descriptor::close_others;
+use crate::child::pipe::pipe;
+use crate::child::waiting::{wait, wait_aside};
 use crate::error::Result;
-use crate::process::descriptor::close_others;
-use crate::process::guard::{wait, wait_aside};
-use crate::process::pipe::pipe;
 use crate::process::ptrace::{self, Waited};
 use crate::process::telling::{Finish, Shared, Teller, Trace};
 use crate::process::tracer::Failure;

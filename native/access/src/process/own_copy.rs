@@ -8,7 +8,7 @@
 //! collect it: only who asks for it with __WALL does. It ends with the thread that made it (PR_SET_PDEATHSIG), and the
 //! program with it.
 
-use crate::process::pipe::pipe;
+use crate::child::pipe::pipe;
 use crate::signals::SignalsHeld;
 use crate::work::Watcher;
 use libc::{c_char, c_int, c_long, c_void};

@@ -3,10 +3,10 @@
 //! would keep gdbheap from ending, so a child asks, which is left alone if the kernel blocks it.
 
 use crate::bytes::u64_at;
+use crate::child::descriptor::close_others;
+use crate::child::pipe::pipe;
+use crate::child::waiting::{wait, wait_aside};
 use crate::patient::{await_answer, HASTY, PATIENT};
-use crate::process::descriptor::close_others;
-use crate::process::guard::{wait, wait_aside};
-use crate::process::pipe::pipe;
 use crate::signals::SignalsHeld;
 use std::fs::File;
 use std::io::{Error, Read, Result, Write};
