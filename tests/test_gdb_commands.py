@@ -174,7 +174,7 @@ def test_no_such_process(commands: list[str], environment: dict[str, str]) -> No
     """gdb itself would exit 0."""
     pid = int(Path("/proc/sys/kernel/pid_max").read_text()) - 1
     done = batch(["-p", str(pid)], commands, environment)
-    assert done.returncode == 4 and documents(done) == []
+    assert done.returncode == 4 and {one["error"]["status"] for one in documents(done)} <= {4}
     assert len(own_lines(done)) == 1 and str(pid) in own_lines(done)[0]
 
 
@@ -190,7 +190,7 @@ def test_refused_attach(target: Running, environment: dict[str, str]) -> None:
         done = batch(attached(target), ["heap holes --json"], environment)
         other.stdin.close()
         other.stdout.read()
-    assert done.returncode == 3 and documents(done) == []
+    assert done.returncode == 3 and [one["error"]["status"] for one in documents(done)] == [3]
     assert len(own_lines(done)) == 1 and str(other.pid) in own_lines(done)[0]
 
 

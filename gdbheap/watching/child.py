@@ -28,7 +28,7 @@ PARTING_SECONDS = 5.0
 # one has ended.
 DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
-PART, STAT_BYTES = 1 << 16, 4096
+PART, STAT_BYTES = 1 << 16, 1 << 12
 PR_SET_PDEATHSIG = 1
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "gdbheap was killed meanwhile, or failed"
