@@ -28,7 +28,7 @@ PARTING_SECONDS = 5.0
 # one has ended.
 DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
-PART, STAT_BYTES = 1 << 16, 1 << 12
+PART = 1 << 16
 PR_SET_PDEATHSIG = 1
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "gdbheap was killed meanwhile, or failed"
@@ -114,7 +114,7 @@ class Child:
 
     def _is_deaf(self) -> bool:
         with open(f"/proc/{self._pid}/stat", "rb") as stream:
-            return stream.read(STAT_BYTES).rpartition(b") ")[2][:1] in DEAF
+            return stream.read(PART).rpartition(b") ")[2][:1] in DEAF
 
 
 def usually() -> None:
