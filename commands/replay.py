@@ -80,9 +80,9 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
     if len(files) > 1:
         raise UsageError("gdbheap replay: one file at a time")
     if options.what_if and (options.stop_at is not None or options.allocator is not None or _tuned(options)):
-        raise UsageError("gdbheap replay: --what-if chooses allocators and tunables by itself, and stops nowhere")
+        raise UsageError("gdbheap replay: --what-if cannot be combined with --stop-at, an allocator or tunables")
     if options.frames is not None and (options.what_if or options.stop_at is not None):
-        raise UsageError("gdbheap replay: --frames goes through all calls under one setting, and waits nowhere")
+        raise UsageError("gdbheap replay: --frames cannot be combined with --what-if or --stop-at")
     if options.every is not None and options.frames is None:
         raise UsageError("gdbheap replay: --every is between two pictures of --frames=FOLDER")
     path = os.path.expanduser(files[0])

@@ -57,7 +57,7 @@ COMMAND = Command(
     and pyarrow: pip install 'gdbheap[sql]'.""",
     example='gdbheap sql "select type, bytes from types order by bytes desc"',
     details="""TARGET is a process, a core, a snapshot, or a folder of `gdbheap export`. The query has the tables
-    that export writes. Only tables that the query names are made, and a process runs on before the query does.
+    that export writes. Only tables that the query names are built, and a process runs on before the query starts.
     docs/queries.md has queries to begin with. A query that names the table edges has it at any number of
     blocks.""",
     needs=SOURCE,

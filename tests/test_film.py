@@ -141,7 +141,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     ("words", "reason"),
     [
         (["--frames=FOLDER", "--what-if"], "under one setting"),
-        (["--frames=FOLDER", "--stop-at=1"], "waits nowhere"),
+        (["--frames=FOLDER", "--stop-at=1"], "cannot be combined"),
         (["--every=5"], "--frames=FOLDER"),
         (["--frames=FOLDER", "--every=0"], "--every takes"),
         (["--frames=."], "it has other files"),

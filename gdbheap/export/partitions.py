@@ -126,7 +126,7 @@ def _system_of(url: str) -> tuple[Any, str]:
     except ImportError:
         raise Unsupported("a URL needs fsspec, which is not installed: pip install 'gdbheap[remote]'") from None
     if CHAIN in url:
-        raise UsageError(f"{one_line(url)}: it is put into one system, and '{CHAIN}' joins several")
+        raise UsageError(f"{one_line(url)}: chained URLs ('{CHAIN}') are not supported: name one file system")
     system, root = fsspec.core.url_to_fs(url)
     if _is_local(system):
         raise UsageError(f"{one_line(url)} leads to files of this machine: name the folder by its path")

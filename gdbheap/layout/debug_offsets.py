@@ -166,6 +166,6 @@ def _sizes(words: Groups) -> dict[str, int]:
         if size is None:
             continue
         if not words["pyobject"]["size"] < size <= words[group]["size"] or size % WORD:
-            raise ValueError(f"it says that {group}.{field} is {size:#x}")
+            raise ValueError(f"invalid debug offsets: {group}.{field} is {size:#x}")
         found[name] = size
     return found

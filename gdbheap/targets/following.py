@@ -127,8 +127,8 @@ def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Pla
         raise refusal.explain(running.folder, error) from None
     if status.get("Seccomp", "0") != "0" and not seccomp:
         raise NotPermitted(
-            f"process {pid} runs under a seccomp filter, which may refuse the signal by which its threads are seen, or"
-            " kill it for that: --seccomp does it all the same"
+            f"process {pid} runs under a seccomp filter, which may block the signal that gdbheap uses to"
+            " follow its threads, or kill the process for it: --seccomp goes ahead anyway"
         )
     planned = plan(running, places, int(status.get("SigCgt", "0"), 16))
     if not planned.patches:

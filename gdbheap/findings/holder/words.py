@@ -71,8 +71,8 @@ OF_NAMES = {
     "'lctx' in ": "'redis-cli SCRIPT FLUSH' drops the scripts; call EVAL with one text and pass what differs as KEYS "
     "and ARGV",
     "logging.Logger.manager.loggerDict": "use one logger with a LoggerAdapter for each job: the manager keeps all",
-    "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, with what varies in their values: "
-    "libxml2 keeps every name until the process ends; parse foreign documents in processes that end soon",
+    "lxml.etree._ParserDictionaryContext": "give elements and attributes few names, and put variable data into values: "
+    "libxml2 keeps every name until the process ends; parse untrusted documents in short-lived processes",
     "matplotlib._pylab_helpers.Gcf.figs": "call plt.close(figure) when a figure is done",
     "objects in the V8 (JavaScript) heap": "drop the references to the Buffers: process.memoryUsage() says what "
     "arrayBuffers have, and a heap snapshot which objects refer to them",

@@ -97,5 +97,5 @@ def _notes(answer: CallStacks, style: Style) -> list[str]:
     if answer.lost:
         notes.append(f"{counted(answer.lost, 'call')} could not be written down, and are missing here.")
     if not answer.whole:
-        notes.append("The log was cut off: this is about what is there.")
+        notes.append("The log is truncated: these figures cover only the part that was read.")
     return notes
