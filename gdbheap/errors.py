@@ -71,7 +71,9 @@ def next_steps(message: str) -> list[str]:
 
     quoted = re.findall(r"'((?:gdbheap|heap|help)(?: [^']*)?)'", message)
     said, colon, rest = message.rpartition(": ")
-    return list(dict.fromkeys(quoted)) or ([rest.rpartition("? ")[2]] if colon and said else [])
+    # "heap stats: …" says whose message it is.
+    has_step = colon and not re.fullmatch(r"(gdbheap|heap)( [a-z-]+)?|", said)
+    return list(dict.fromkeys(quoted)) or ([rest.rpartition("? ")[2]] if has_step else [])
 
 
 class GdbheapError(Exception):

@@ -436,3 +436,11 @@ def steady(document: dict[str, Any]) -> dict[str, Any]:
     if container is not None:
         found["container"] = {key: container[key] for key in ("path", "version", "max")}
     return found
+
+
+def has_no_answer(done: subprocess.CompletedProcess[str]) -> bool:
+    """Return whether standard output has no answer: nothing, or the document of the error of a command with --json."""
+    if not done.stdout:
+        return True
+    error = json.loads(done.stdout).get("error") if done.stdout.startswith("{") else None
+    return error is not None and error["status"] == done.returncode and error["what"] in done.stderr
