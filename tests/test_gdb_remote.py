@@ -129,7 +129,7 @@ def test_refused_where_gdb_damages(line: str, rng: random.Random, tmp_path: Path
     with running(command, tmp_path) as started:
         with served(started) as address:
             done = batch(connected(address), [line], environment)
-        assert done.returncode == 1 and documents(done) == []
+        assert done.returncode == 1 and {one["error"]["status"] for one in documents(done)} <= {1}
         assert len(own_lines(done)) == 1 and "AMX" in own_lines(done)[0], done.stderr
         assert runs(started.pid)
         started.rest()

@@ -48,7 +48,7 @@ def answers(target: str, asked: list[str]) -> list[dict[str, Any]]:
     """Return the documents of a session: the graph is drawn once."""
     done = gdbheap("shell", target, "--json", input="\n".join(asked))
     assert (done.returncode, done.stderr) == (0, ""), done
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line)["answer"] for line in done.stdout.splitlines()]
 
 
 def check_listed(truth: Blocks, answer: dict[str, Any], some: list[int]) -> None:

@@ -194,7 +194,7 @@ def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
         done = [gdbheap("pyobjects", str(target.pid), *GROUPED, limit, "--json") for limit in limits]
     truth = truth_in(tmp_path)
     for one in done:
-        rows = json.loads(one.stdout)["groups"] if one.stdout else []
+        rows = json.loads(one.stdout).get("groups", []) if one.stdout else []
         assert all(row["value"] is not None for row in rows)
         found = {row["value"][1:-1]: row["count"] for row in rows if row["value"].startswith("'")}
         assert all(count <= truth[name] for name, count in found.items())
