@@ -94,7 +94,7 @@ def test_other_references_are_named(tmp_path: Path, rng: random.Random) -> None:
     assert "  first and 1 more reference  " in line
     size = float(line.split()[2])
     assert line.split()[3] == "MiB" and truth["bytes"] <= (size + 0.05) * MIB and (size - 0.05) * MIB <= truth["most"]
-    assert "\nnot examined: " in page
+    assert "\nNot examined: " in page
 
 
 def test_nothing_is_proven_that_the_whole_graph_refutes(tmp_path: Path, rng: random.Random) -> None:

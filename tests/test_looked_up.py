@@ -44,6 +44,8 @@ SEEKER = "files"
 # Modules that look files up by themselves: how often, and which.
 REVIEWED = {
     "answers/doctor.py": (2, "marks in our own root folder, /proc"),
+    "api/comparing.py": (1, "the target that a program names: gdbheap.open"),
+    "api/inside.py": (2, "interpreters that the program itself names, or was started by"),
     "commands/gdb/attachment.py": (2, "our own root folder, /proc"),
     "commands/gdb/inferior.py": (1, "a private folder of ours"),
     "commands/shell/completing.py": (2, "/proc"),
@@ -69,6 +71,7 @@ REVIEWED = {
     "sampling/recording.py": (1, "/proc"),
     "targets/chosen_processes.py": (5, "control groups"),
     "targets/cores/unpacking.py": (1, "the folder for temporary files"),
+    "targets/own_copy.py": (1, "/proc"),
     "targets/process.py": (1, "files of the kernel's that tell which machine this is"),
     "tracing/recorder_files.py": (3, "our own package; a private folder of ours, and no link is followed"),
     "tracing/replay.py": (2, "a library that was loaded and has run"),
