@@ -20,6 +20,7 @@ TEXT = "the command's help names what it shows of each"
 OWN_RULE = "a rule about one allocator, with its advice"
 OTHERS = "with which allocator, and which settings of it, recorded calls are run again"
 ALLOWED = {
+    "api.inside": "a copy of the program makes no call of glibc's", "findings.stored": "settings that a file may name",
     "answers.arenas": MALLOC, "answers.aborted": "an abort is glibc's",
     "answers.accounting.records": "a snapshot's target has glibc's version", "answers.chunks": MALLOC,
     "answers.fit": MALLOC, "answers.sizes": MALLOC,
