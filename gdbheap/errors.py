@@ -70,10 +70,11 @@ def next_steps(message: str) -> list[str]:
     import re
 
     quoted = re.findall(r"'((?:gdbheap|heap|help)(?: [^']*)?)'", message)
-    said, colon, rest = message.rpartition(": ")
+    said, _colon, rest = message.rpartition(": ")
+    _asked, question, step = rest.rpartition("? ")
     # "heap stats: …" says whose message it is.
-    has_step = colon and not re.fullmatch(r"(gdbheap|heap)( [a-z-]+)?|", said)
-    return list(dict.fromkeys(quoted)) or ([rest.rpartition("? ")[2]] if has_step else [])
+    has_step = question or not re.fullmatch(r"(gdbheap|heap)( [a-z-]+)?|", said)
+    return list(dict.fromkeys(quoted)) or ([step] if has_step else [])
 
 
 class GdbheapError(Exception):
