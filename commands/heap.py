@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gdbheap.answers.aborted import Abort, abort_of
+from gdbheap.answers.aborted import abort_of
 from gdbheap.answers.holder_change import Since
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, seconds, switch, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
-from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.errors import GdbheapError, UsageError, one_line, or_none
 from gdbheap.findings import Finding, ordered, placed
 from gdbheap.first_page import ledger
 from gdbheap.first_page.main_holders import BUDGET, MainHolders
@@ -56,7 +55,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
     findings = ordered(placed([*whole.findings, *grown]))
     return dataclasses.replace(
         whole,
-        abort=_abort(heap),
+        abort=or_none(lambda: abort_of(heap)),
         verdict=plain_verdict(whole),
         ledger=ledger.arranged(whole.ledger, order(SORTS[options.sort])),
         findings=findings[: options.top],
@@ -80,13 +79,6 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
         imported=None if options.quick else kept.imported,
         next=next_of_snapshot(look.snapshot.target, path),
     )
-
-
-def _abort(heap: Heap) -> Abort | None:
-    """Return why glibc ended the process; None where it did not, or memory cannot be read."""
-    with suppress(GdbheapError):
-        return abort_of(heap)
-    return None
 
 
 def _draw(heap: Heap, options: Options) -> None:

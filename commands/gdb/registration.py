@@ -137,7 +137,7 @@ def _target(where: Place) -> Target:
 
 
 def _stop() -> Stop:
-    """What the library is about in gdb's own Python. Raises GdbheapError where there is nothing."""
+    """Return the stop that the library reads in gdb's own Python. Raises GdbheapError without a process."""
     where = place()
     heap = _heap(where)
     return Stop(

@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
 
 
 def called(words: Sequence[str]) -> str:
-    """What the command of a line is called in a document, whatever is wrong with the line."""
+    """Return the name of a line's command, as a document has it. The rest of the line may be wrong."""
     noun, rest = _noun([*words[1:], "--help"] if words[:1] == [HELP] else own_words(words))
     if noun in VERBS:
         return f"{SHELL} {noun}"

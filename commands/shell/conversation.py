@@ -230,7 +230,7 @@ def _ends_program(interrupt: KeyboardInterrupt) -> bool:
 
 
 def _name(words: list[str]) -> str:
-    """What the command of a line is called, as far as it is one."""
+    """Return the name of a line's command; that of all commands for an unknown one."""
     found = or_none(lambda: find_command(words)[0])
     return GDB if found is None else found.name
 

@@ -1,4 +1,4 @@
-"""What the shell's ``gdbheap`` says where a line cannot be answered."""
+"""Refuses a command line of a shell that cannot be answered."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from types import TracebackType
@@ -19,7 +18,7 @@ from gdbheap.api.reading import Reading
 from gdbheap.api.rows import Block, Finding, Holder, Hole, Object, Retained, TypeRow
 from gdbheap.api.table import Table
 from gdbheap.api.values import Size, size_of
-from gdbheap.errors import GdbheapError, NotAPython, UsageError
+from gdbheap.errors import NotAPython, UsageError, or_none
 from gdbheap.findings import ordered, placed
 from gdbheap.first_page.ledger import Ledger, Line, arranged, ledger, ledger_and_holders, without_details
 from gdbheap.first_page.main_holders import BUDGET
@@ -287,9 +286,7 @@ class Heap:
         if self._page is None:
             with self._reading.asked() as heap:
                 found, _held = ledger_and_holders(heap, budget=BUDGET)
-                abort = None
-                with suppress(GdbheapError):
-                    abort = abort_of(heap)
+                abort = or_none(lambda: abort_of(heap))
                 told = ordered(placed(found.findings))
                 self._page = replace(found, ledger=arranged(found.ledger, _largest_first), findings=told, abort=abort)
         return self._page

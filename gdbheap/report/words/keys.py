@@ -211,7 +211,9 @@ KEYS: dict[str, Key] = {
     "huge": Key("bytes", "of resident, what huge pages map", "the kernel does not say, as before Linux 6.7"),
     "id": Key("", "by which it is known; it never changes"),
     "ident": Key("", "what the context is for", "it says nothing"),
-    "imported": Key("", "the row of the interpreter, its library and small packages", "they are not told apart"),
+    "imported": Key(
+        "", "the row of the interpreter, its library and small packages", "the page does not distinguish them"
+    ),
     "in_circle": Key("", "whether it is one of a circle to which nothing else leads"),
     "in_force": Key("number", "what malloc has there now; of hugetlb 1 for transparent huge pages, 2 for hugetlbfs"),
     "in_use": Key("bytes", "blocks in use", "it is not known"),
@@ -332,7 +334,7 @@ KEYS: dict[str, Key] = {
     "partial": Key("", "whether something is missing"),
     "parts": Key("", "what it consists of, the largest first"),
     "path": Key(
-        "", "the way to it from a root, as Python or in words", "no root leads to it, or it was not looked for"
+        "", "the way to it from a root, as Python or in words", "no root reaches it, or the path was not searched"
     ),
     "peak": Key("bytes", "the highest value"),
     "peak_bytes": Key("bytes", "the most that was in use at once, as asked for"),
