@@ -140,7 +140,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--frames=FOLDER", "--what-if"], "under one setting"),
+        (["--frames=FOLDER", "--what-if"], "cannot be combined"),
         (["--frames=FOLDER", "--stop-at=1"], "cannot be combined"),
         (["--every=5"], "--frames=FOLDER"),
         (["--frames=FOLDER", "--every=0"], "--every takes"),

@@ -196,26 +196,64 @@ def test_time_is_up(tmp_path: Path) -> None:
     assert own_copies() == before and not list(tmp_path.iterdir())
 
 
-def test_ends_with_its_program(tmp_path: Path) -> None:
-    """Killed in the middle, a program leaves neither a copy nor a reader."""
+def test_ends_with_its_program(rng: random.Random, tmp_path: Path) -> None:
+    """Killed at any moment, a program leaves neither a copy nor a reader, and nobody writes its file later."""
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); import gdbheap; kept = [[n] for n in range(1_000_000)];"
+        "print('begun', flush=True); gdbheap.snapshot(sys.argv[2], owners=True); print('written', flush=True)"
+    )
+    killed = 0
+    while killed < 3:
+        file = tmp_path / f"{rng.randrange(1 << 32)}.heap"
+        with subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", code, PACKAGES, str(file)], stdout=subprocess.PIPE, text=True
+        ) as program:
+            assert program.stdout is not None and program.stdout.readline() == "begun\n"
+            time.sleep(rng.choice([0.0, 0.01, 0.03, 0.1, 0.3]))
+            program.kill()
+            killed += not (told := program.stdout.read())
+        deadline = time.monotonic() + PATIENCE
+        while left := _with_word(file.name):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.01)
+        assert not file.exists() or "written" in told
+
+
+def test_a_reader_ends_with_its_copy(rng: random.Random) -> None:
+    """Killed at any moment, a program leaves no reader that asked to end with it: root's, which gains capabilities when
+    it starts, would go on."""
+    reader = (
+        "import os, sys, time; sys.path.append(sys.argv[1]); from gdbheap._native import end_with_parent;"
+        "end_with_parent(int(sys.argv[-1]), 9) and time.sleep(int(sys.argv[2]))"
+    )
     code = (
         "import sys; sys.path.append(sys.argv[1]); from gdbheap._native import OwnCopy;"
-        "copy = OwnCopy([b'/bin/sleep', b'1000'], []); print(copy.pid, flush=True); copy.wait()"
+        "words = [sys.executable, '-I', '-S', '-c', sys.argv[3], *sys.argv[1:3]];"
+        "copy = OwnCopy([word.encode() for word in words], []);"
+        "print(flush=True); copy.wait()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", code, PACKAGES], stdout=subprocess.PIPE, text=True
-    ) as done:
-        assert done.stdout is not None
-        copy = int(done.stdout.readline())
-        children = Path(f"/proc/{copy}/task/{copy}/children")
+    for _ in range(10):
+        seconds = str(rng.randrange(10**8, 10**9))
+        command = [sys.executable, "-I", "-S", "-c", code, PACKAGES, seconds, reader]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+            assert program.stdout is not None
+            program.stdout.readline()
+            time.sleep(rng.choice([0.0, 0.001, 0.01, 0.03, 0.1]))
+            program.kill()
         deadline = time.monotonic() + PATIENCE
-        while not (reader := children.read_text().strip()):
-            assert time.monotonic() < deadline
-        done.kill()
-    for pid in (copy, int(reader)):
-        while Path(f"/proc/{pid}/stat").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1]:
-            assert time.monotonic() < deadline
+        while left := _with_word(seconds):
+            assert time.monotonic() < deadline, left
             time.sleep(0.01)
+
+
+def _with_word(word: str) -> list[int]:
+    """Return the processes that have this in their command line: copies have the program's."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if word.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
 
 
 def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

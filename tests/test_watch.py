@@ -516,7 +516,7 @@ def test_a_look_ends_with_the_watch() -> None:
     code += "; os.write(1, b'x'); time.sleep(1000)"
     held, other = os.pipe()
     try:
-        with subprocess.Popen([sys.executable, "-c", code], stdout=other) as watch:
+        with subprocess.Popen([sys.executable, "-I", "-c", code], stdout=other) as watch:
             os.close(other)
             assert os.read(held, 1) == b"x"
             watch.kill()

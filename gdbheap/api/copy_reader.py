@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from typing import Any, NoReturn
 
-from gdbheap._native import OWN_MEMORY
+from gdbheap._native import OWN_MEMORY, end_with_parent
 from gdbheap.api.writing import target_report, write_page, write_snapshot
 from gdbheap.errors import GdbheapError, reason_of
 from gdbheap.heap import Heap
@@ -24,9 +25,12 @@ WHAT_WORKS = (
 
 
 def main(order: dict[str, Any]) -> NoReturn:
-    """Write what is wanted and end."""
+    """Write what is wanted and end; with the copy, whose id is the last word, where that ends before."""
+    copy = int(sys.argv[-1])
+    if not end_with_parent(copy, signal.SIGKILL):
+        os._exit(FAILED)
     try:
-        said, status = {"size": _write(order)}, 0
+        said, status = {"size": _write(order, copy)}, 0
     except BaseException as error:
         status = error.status if isinstance(error, GdbheapError) else FAILED
         said = {"error": _reason(error), "status": status}  # type: ignore[dict-item]
@@ -43,11 +47,10 @@ def _reason(error: BaseException) -> str:
     return reason_of(error)
 
 
-def _write(order: dict[str, Any]) -> int:
+def _write(order: dict[str, Any], copy: int) -> int:
     program = open_folder(order["pid"])
-    copy = open_folder(os.getppid())
     threads = [ThreadId(*pair) for pair in order["threads"]]
-    heap = Heap(OwnCopy(copy, program, OWN_MEMORY, threads))
+    heap = Heap(OwnCopy(open_folder(copy), program, OWN_MEMORY, threads))
     if order["what"] == "report":
         return write_page(order["file"], target_report(heap, order["owners"]))
     return write_snapshot(heap, order["file"], order["owners"], order["blocks"]).size

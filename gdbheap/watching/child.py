@@ -4,7 +4,6 @@ What the child needs of memory is given back when it ends, and whatever befalls 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -13,6 +12,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
+
+from gdbheap._native import end_with_parent
 
 __all__ = ["LOST", "Child", "look_seconds", "too_long", "usually"]
 
@@ -29,7 +30,6 @@ PARTING_SECONDS = 5.0
 DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
 PART = 1 << 16
-PR_SET_PDEATHSIG = 1
 USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "gdbheap was killed meanwhile, or failed"
 
@@ -128,8 +128,7 @@ def _be_child(work: Callable[[], dict[str, Any]], writing: int, parent: int) -> 
     parent has ended: a look that nobody waits for would keep the process stopped."""
     status = 1
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:
+        if not end_with_parent(parent, signal.SIGTERM):
             os._exit(status)
         said = json.dumps(work()).encode()
         with os.fdopen(writing, "wb") as stream:

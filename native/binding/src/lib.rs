@@ -341,6 +341,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         process::walk_to_file,
         process::reopen_file,
         process::filesystem_of,
+        process::end_with_parent,
         process::has_sharer,
         process::have_one_memory,
         process::look_at_thread,

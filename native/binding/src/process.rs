@@ -269,8 +269,8 @@ pub struct OwnCopy(process::OwnCopy);
 
 #[pymethods]
 impl OwnCopy {
-    /// Copies this process, and has the copy start a program: its words, the first of which is its path, and its
-    /// environment, as NAME=VALUE. No other thread of Python's runs meanwhile. The program has the copy's memory open
+    /// Copies this process, and has the copy start a program: its words, the first of which is its path and behind which
+    /// comes the id of the copy, and its environment, as NAME=VALUE. No other thread of Python's runs meanwhile. The program has the copy's memory open
     /// as descriptor OWN_MEMORY. Raises OSError, ValueError.
     #[new]
     fn new(words: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> PyResult<OwnCopy> {
@@ -386,6 +386,12 @@ impl Frozen {
 #[pyfunction]
 pub fn filesystem_of(descriptor: i32) -> PyResult<u32> {
     process::filesystem(descriptor).map_err(os_error)
+}
+
+/// Has the kernel send this process a signal when the thread that made it ends; whether `parent` still is its parent.
+#[pyfunction]
+pub fn end_with_parent(parent: i32, signal: i32) -> bool {
+    process::end_with_parent(parent, signal)
 }
 
 /// Whether a process that is no thread of `pid` has the same memory (clone(2), CLONE_VM). False where that cannot be told.

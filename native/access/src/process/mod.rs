@@ -37,7 +37,7 @@ pub use frozen::Frozen;
 pub use guard::restore_left;
 pub use launch::Start;
 pub use one_memory::have_one_memory;
-pub use own_copy::{Ended, OwnCopy, BY_SIGNAL, NOT_STARTED, NO_OWN_MEMORY, OWN_MEMORY};
+pub use own_copy::{end_with_parent, Ended, OwnCopy, BY_SIGNAL, NOT_STARTED, NO_OWN_MEMORY, OWN_MEMORY};
 pub use program_memory::ProgramMemory;
 pub use sharers::has_sharer;
 pub use stop::{Stop, Thread};

@@ -5,8 +5,9 @@
 //! Python's and nothing of libraries that stand in front of libc: other threads may have held any lock at that moment.
 //! It makes system calls alone, closes all descriptors, opens its own memory, starts the program, which inherits that
 //! descriptor, and waits for its end. Its own end is no SIGCHLD (its exit signal is 0), and wait(2) for any child does not
-//! collect it: only who asks for it with __WALL does. It ends with the thread that made it (PR_SET_PDEATHSIG), and the
-//! program with it.
+//! collect it: only who asks for it with __WALL does. It ends with the thread that made it (PR_SET_PDEATHSIG). The
+//! program ends with it once it has asked for that (`end_with_parent`): execve(2) forgets it where root gains
+//! capabilities.
 
 use crate::child::pipe::pipe;
 use crate::signals::SignalsHeld;
@@ -33,6 +34,8 @@ const STACK: usize = 64 << 10;
 /// Descriptors are closed one by one up to this number where the kernel cannot close a range (before Linux 5.9).
 const MOST_DESCRIPTORS: c_int = 1 << 16;
 const SIGNALS: c_int = 64;
+/// More than an id of a process has.
+const DIGITS: usize = 10;
 /// The program gives way to the one that it is about.
 const NICE: c_int = 10;
 const CAPABILITIES_VERSION: u32 = 0x2008_0522;
@@ -47,6 +50,8 @@ struct Plan {
     path: *const c_char,
     words: Vec<*const c_char>,
     environment: Vec<*const c_char>,
+    /// The last word, which the copy makes its id.
+    own_number: *mut [u8; DIGITS],
     parent: i32,
     out: c_int,
     stack: *mut c_void,
@@ -88,17 +93,26 @@ fn close_from(first: c_int) {
     }
 }
 
-/// Has the kernel end this process with the thread that made it.
-fn end_with_parent() {
-    call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(libc::SIGKILL), 0, 0]);
+/// Has the kernel send this process a signal when the thread that made it ends; whether `parent` still is its parent.
+pub fn end_with_parent(parent: i32, signal: c_int) -> bool {
+    call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(signal), 0, 0]);
+    call(libc::SYS_getppid, [0; 4]) == c_long::from(parent)
+}
+
+/// Writes a number over the digits of a word.
+fn write_number(word: *mut [u8; DIGITS], mut number: c_long) {
+    // SAFETY: the word is the plan's, which its maker keeps.
+    for digit in unsafe { &mut *word }.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 // ---- in the copy
 
 /// All that the copy does: it never returns.
 fn be_copy(plan: &Plan) -> ! {
-    end_with_parent();
-    if call(libc::SYS_getppid, [0; 4]) != c_long::from(plan.parent) {
+    if !end_with_parent(plan.parent, libc::SIGKILL) {
         // It ended before it could be told of.
         end(NOT_STARTED);
     }
@@ -123,6 +137,7 @@ fn be_copy(plan: &Plan) -> ! {
     // SAFETY: plain data; an ignored SIGCHLD would have the program collected by the kernel.
     unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    write_number(plan.own_number, call(libc::SYS_getpid, [0; 4]));
     // SAFETY: the stack is the program's alone until it runs, for which this thread waits; the plan outlives that.
     let reader = unsafe { libc::clone(be_program, plan.stack, flags, (plan as *const Plan).cast_mut().cast()) };
     if reader < 0 {
@@ -169,7 +184,6 @@ extern "C" fn be_program(plan: *mut c_void) -> c_int {
     // SAFETY: the copy waits until the program runs, and keeps the plan.
     let plan = unsafe { &*plan.cast::<Plan>() };
     call(libc::SYS_setsid, [0; 4]);
-    end_with_parent();
     call(libc::SYS_setpriority, [0, 0, c_long::from(NICE), 0]);
     let mut action = no_action();
     action.sa_sigaction = libc::SIG_DFL;
@@ -208,18 +222,23 @@ fn pointers(words: &[CString]) -> Vec<*const c_char> {
 }
 
 impl OwnCopy {
-    /// Copies this process and has the copy start a program: its words, the first of which is its path, and its
-    /// environment. The calling thread waits for the copy alone; other threads run on.
+    /// Copies this process and has the copy start a program: its words, the first of which is its path and behind which
+    /// comes the id of the copy, and its environment. The calling thread waits for the copy alone; other threads run on.
     pub fn start(words: &[CString], environment: &[CString]) -> io::Result<OwnCopy> {
         let Some(path) = words.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
         let (from, out) = pipe()?;
         // Nothing moves between this and the copy.
         let mut stack = vec![0u8; STACK];
         let top = (stack.as_mut_ptr_range().end as usize & !15) as *mut c_void;
+        let mut own_number = *b"0000000000\0";
+        let [own_number @ .., _] = &mut own_number;
+        let mut pointers_of_words = pointers(words);
+        pointers_of_words.insert(words.len(), own_number.as_ptr().cast());
         let plan = Plan {
             path: path.as_ptr(),
-            words: pointers(words),
+            words: pointers_of_words,
             environment: pointers(environment),
+            own_number,
             parent: std::process::id() as i32,
             out: out.as_raw_fd(),
             stack: top,
