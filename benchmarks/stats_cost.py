@@ -100,7 +100,7 @@ def _print(log: Path, rounds: int) -> None:
     for _ in range(rounds):
         for way, work in ways.items():
             times[way].append(seconds(work))
-    calls, most = answer.calls.all, answer.most.count
+    calls, most = answer.calls.all, answer.most_blocks.count
     print(f"{calls:,} calls, at most {most:,} blocks; stats has {size / 2**20:.0f} MiB resident")
     for way in ways:
         ratios = [other / read for other, read in zip(times[way], times[READ])]

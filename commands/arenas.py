@@ -64,8 +64,8 @@ COMMAND = Command(
         "fast": lambda arena: arena.fast,
         "tcache": lambda arena: arena.tcache,
         "top": lambda arena: arena.top,
-        "used_chunks": lambda arena: arena.used_chunks,
-        "free_chunks": lambda arena: arena.free_chunks,
-        "index": lambda arena: -arena.index,
+        "used_count": lambda arena: arena.used_count,
+        "free_count": lambda arena: arena.free_count,
+        "index": lambda arena: None if arena.index is None else -arena.index,
     },
 )

@@ -65,14 +65,14 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
     # A picture has no place for what became less.
-    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
-    draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.stacks, found.began, found.mean))
+    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
+    draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.rows, found.began, found.mean))
     return found
 
 
 def _title(found: CallStacks) -> str:
-    if found.since is not None:
-        return f"What process {found.pid} had more of after call {found.call:,} than after call {found.since:,}"
+    if found.since_call is not None:
+        return f"What process {found.pid} had more of after call {found.call:,} than after call {found.since_call:,}"
     return f"What process {found.pid} had in use after call {found.call:,}"
 
 
@@ -102,7 +102,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="stacks",
+    rows="rows",
     sorts={"bytes": lambda stack: stack.bytes, "allocated": lambda stack: stack.allocated_bytes},
     top=10,
     listed="stacks",

@@ -46,7 +46,7 @@ def _answer(path: str, options: Options) -> CallStats:
     with shown("reading the calls") as progress:
         answer = call_stats(os.path.expanduser(path), options.process, progress)
     if options.growth is not None:
-        answer = replace(answer, growth=_growth(os.path.expanduser(path), answer.pid, options.growth or None))
+        answer = replace(answer, arena_growths=_growth(os.path.expanduser(path), answer.pid, options.growth or None))
     if options.svg is not None:
         write_text(options.svg, picture(answer), options.mode)
     return answer
@@ -97,7 +97,7 @@ COMMAND = Command(
     sorts={
         "calls": lambda row: row.calls,
         "bytes": lambda row: row.bytes,
-        "live": lambda row: row.live,
+        "live": lambda row: row.live_blocks,
         "live_bytes": lambda row: row.live_bytes,
         "size": lambda row: -row.start,
     },

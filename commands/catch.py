@@ -79,7 +79,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="calls",
+    rows="rows",
     listed="calls",
-    sorts={"time": lambda row: -row.seconds, "size": lambda row: row.size},
+    sorts={"time": lambda row: -row.seconds, "size": lambda row: row.asked},
 )

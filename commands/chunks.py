@@ -96,7 +96,7 @@ def _by_stack(heap: Heap, options: Options) -> sampled_stacks.SampledStacks:
 
     found = sampled_stacks.sampled_stacks(heap, by_count)
     draw(options, sampled_tree(found), "What sampled blocks in use came from", ALLOCATED)
-    return replace(found, stacks=found.stacks[: options.top])
+    return replace(found, rows=found.rows[: options.top])
 
 
 def _render(shown: Shown[Answer, Options]) -> str:

@@ -43,10 +43,10 @@ COMMAND = Command(
     options=Pictured,
     answer=_answer,
     render=_render,
-    rows="contexts",
+    rows="rows",
     listed="memory contexts",
     sorts={
-        "total": lambda row: row.total,
+        "total": lambda row: row.bytes,
         "free": lambda row: row.free,
         "used": lambda row: row.used,
         "tree": lambda row: 0,

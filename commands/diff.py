@@ -57,8 +57,9 @@ COMMAND = Command(
     rows="types",
     listed="types",
     sorts={
-        "together": lambda row: row.together,
+        "together": lambda row: row.bytes,
         "bytes": lambda row: row.bytes,
+        "own": lambda row: row.own,
         "count": lambda row: row.count,
         "type": lambda row: row.type,
     },

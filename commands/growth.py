@@ -41,7 +41,7 @@ def _answer(live: Live, options: Options) -> Growth:
     with until_told() as is_told:
         course = Course(options.duration, options.count, not options.no_stacks, options.seccomp, options.perf, is_told)
         found = follow(live, course, lambda places: _begun(live.pid, places, options.perf))
-    stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.stacks]
+    stacks = [(tuple(stack.frames), stack.bytes, stack.calls) for stack in found.sites]
     draw(options, stacks, _title(live.pid), CALLS, lambda: pprof_of_tree(stacks, OF_CALLS))
     return found
 
@@ -87,7 +87,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="stacks",
+    rows="sites",
     listed="stacks",
     sorts={"bytes": lambda row: row.bytes, "calls": lambda row: row.calls},
     top=5,

@@ -58,7 +58,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
         abort=or_none(lambda: abort_of(heap)),
         verdict=plain_verdict(whole),
         ledger=ledger.arranged(whole.ledger, order(SORTS[options.sort])),
-        findings=findings[: options.top],
+        findings=findings,
         since=since,
     )
 
@@ -74,7 +74,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
         kept,
         verdict=plain_verdict(kept),
         ledger=ledger.arranged(lines, order(SORTS[options.sort])),
-        findings=findings[: options.top],
+        findings=findings,
         holders=[] if options.quick else kept.holders,
         imported=None if options.quick else kept.imported,
         next=next_of_snapshot(look.snapshot.target, path),
@@ -114,7 +114,7 @@ def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | No
     if not found.same_process:
         heap.note("since-another", file=one_line(path))
     finding = growing(earlier.snapshot, now.snapshot, found, path)
-    seconds = found.looks[-1].time - found.looks[0].time
+    seconds = found.compared[-1].time - found.compared[0].time
     since = Since(seconds, found.rss, found.in_use, found.free, found.holders)
     return since, [finding] if finding is not None else []
 
@@ -160,8 +160,10 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
+    rows="findings",
     listed="findings",
     sorts=SORTS,
+    sorts_rows=False,
     writes=True,
     without_memory=ledger.without_memory,
     of_snapshot=_of_snapshot,

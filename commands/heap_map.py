@@ -61,7 +61,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="groups",
+    rows="rows",
     listed="groups",
     sorts={
         "size": lambda group: group.end - group.start,

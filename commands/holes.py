@@ -34,13 +34,13 @@ def _answer(heap: Heap, options: Options) -> holes.Holes:
     """Neighbours are described only for what is listed, which takes the list in the answer's own order: by size."""
     found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
     if options.path:
-        found = holes.with_paths(heap, found, listed(found.holes, SORTS, options))
+        found = holes.with_paths(heap, found, listed(found.rows, SORTS, options))
     if options.calls is None:
         return found
     # Imported where it is needed: a command's start is mostly imports.
     from gdbheap.tracing.block_makers import makers
 
-    rows = listed(found.holes, SORTS, options)
+    rows = listed(found.rows, SORTS, options)
     return holes.with_makers(found, makers(options.calls, heap.target.pid, holes.beside(rows)))
 
 
@@ -78,7 +78,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="holes",
+    rows="rows",
     listed="holes",
     top=20,
     sorts=SORTS,

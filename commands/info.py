@@ -33,7 +33,7 @@ COMMAND = Command(
     options=Common,
     answer=_answer,
     render=_render,
-    rows="facts",
+    rows="rows",
     listed="facts",
     sorts={"order": lambda fact: 0, "fact": lambda fact: fact.fact, "source": lambda fact: fact.source},
 )

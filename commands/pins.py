@@ -36,7 +36,7 @@ class Options(Common):
 
 def _answer(heap: Heap, options: Options) -> pins.Pins:
     found = pins.pins(heap, options.minimum, options.allocator)
-    return pins.with_paths(heap, found, listed(found.pins, SORTS, options)) if options.path else found
+    return pins.with_paths(heap, found, listed(found.rows, SORTS, options)) if options.path else found
 
 
 def _render(shown: Shown[pins.Pins, Options]) -> str:
@@ -81,7 +81,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="pins",
+    rows="rows",
     listed="groups",
     sorts=SORTS,
     top=20,

@@ -53,13 +53,13 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="classes",
+    rows="rows",
     listed="size classes",
     top=20,
     sorts={
         "pools": lambda row: row.pools,
         "size": lambda row: -row.size,
-        "used": lambda row: row.size * row.used,
-        "free": lambda row: row.size * row.free,
+        "used": lambda row: row.size * row.used_count,
+        "free": lambda row: row.size * row.free_count,
     },
 )

@@ -19,7 +19,7 @@ SORTS = {
     "rss": lambda row: row.rss,
     "pss": lambda row: row.pss,
     "uss": lambda row: row.uss,
-    "swap": lambda row: row.swap,
+    "swap": lambda row: row.swapped,
     "in-use": lambda row: row.heap and row.heap.in_use,
     "free": lambda row: row.heap and row.heap.free,
     "program": lambda row: row.program,
@@ -65,7 +65,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="processes",
+    rows="rows",
     listed="processes",
     sorts=SORTS,
 )

@@ -45,8 +45,8 @@ def _answer(_nothing: None, options: Options) -> Table:
     from gdbheap.processes.heaps import with_heaps
 
     missed: list[str] = []
-    programs = with_heaps(table.programs, options.max_stop or None, missed)
-    return replace(table, programs=programs, left_out=missed)
+    programs = with_heaps(table.rows, options.max_stop or None, missed)
+    return replace(table, rows=programs, left_out=missed)
 
 
 def _render(shown: Shown[Table, Options]) -> str:
@@ -66,7 +66,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="programs",
+    rows="rows",
     listed="programs",
     sorts=SORTS,
 )

@@ -23,7 +23,7 @@ from gdbheap.report.words.values import render as render_values
 
 __all__ = ["COMMAND"]
 
-TYPE_ORDERS = ("together", "bytes", "buffers", "count", "type")
+TYPE_ORDERS = ("together", "bytes", "own", "buffers", "count", "type")
 # Unidentified blocks listed below the table at most.
 MAX_UNIDENTIFIED_SHOWN = 5
 
@@ -158,11 +158,13 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="types",
+    rows="rows",
+    listing=pyobjects.PyObjects,
     listed="types, objects or kinds of buffers",
     sorts={
-        "together": lambda row: row.bytes + row.buffers + getattr(row, "mapped", 0),
+        "together": lambda row: row.bytes + row.mapped,
         "bytes": lambda row: row.bytes,
+        "own": lambda row: row.own,
         "buffers": lambda row: row.buffers,
         "count": lambda row: row.count,
         "type": lambda row: row.type,

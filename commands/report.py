@@ -48,7 +48,7 @@ class Options(Several, Writing):
 class Page:
     """The answer."""
 
-    path: str
+    file: str
     size: int
     about: str
     missing: list[str] = field(default_factory=list)
@@ -147,13 +147,13 @@ def _of_processes(programs: Programs, options: Options) -> _Made:
     if not pids:
         raise NoTarget("no process that runs is meant by these words: 'heap ps' lists the programs")
     found = family(pids, options.max_stop or None, False, verdict_of=plain_verdict)
-    notes = [f"process {member.pid}: {member.note}" for member in found.processes if member.note]
+    notes = [f"process {member.pid}: {member.note}" for member in found.rows if member.note]
     return _Made(PROCESSES, processes_page(found, time.time()), notes)
 
 
 def _render(shown: Shown[Page, Options]) -> str:
     answer = shown.answer
-    told = f"The page is in {one_line(answer.path)} ({shown.style.bytes(answer.size)})."
+    told = f"The page is in {one_line(answer.file)} ({shown.style.bytes(answer.size)})."
     return "\n".join([told, *(f"Not in it: {one_line(line)}" for line in answer.missing)])
 
 

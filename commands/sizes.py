@@ -25,7 +25,7 @@ COMMAND = Command(
     summary="Show how block sizes are distributed, used and free",
     text="""A size is that of a chunk: the request and eight bytes, in steps of 16. The first table has ranges
     between powers of two, the second the exact sizes with the most bytes.""",
-    example="heap sizes --sort=free_bytes",
+    example="heap sizes --sort=free",
     details="""Free blocks are those in bins, fast bins and thread caches. Large blocks (mmap) count as used. Top
     chunks and fenceposts are neither. If several modules bring the same allocator, each has a table.""",
     needs=TARGET,
@@ -35,11 +35,11 @@ COMMAND = Command(
     rows="sizes",
     listed="exact sizes",
     sorts={
-        "bytes": lambda row: row.used_bytes + row.free_bytes,
-        "used_bytes": lambda row: row.used_bytes,
-        "free_bytes": lambda row: row.free_bytes,
+        "bytes": lambda row: row.used + row.free,
         "used": lambda row: row.used,
         "free": lambda row: row.free,
+        "used_count": lambda row: row.used_count,
+        "free_count": lambda row: row.free_count,
         "size": lambda row: -row.size,
     },
     top=10,

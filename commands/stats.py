@@ -56,7 +56,7 @@ COMMAND = Command(
     rows="rows",
     sorts={
         "order": lambda row: 0,
-        "arena": lambda row: row.arena,
+        "arena": lambda row: row.arena_name,
         "what": lambda row: row.what,
         "theirs": lambda row: row.theirs,
         "ours": lambda row: row.ours,

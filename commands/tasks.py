@@ -62,6 +62,7 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     rows="rows",
+    listing=tasks.Tasks,
     listed="rows",
     sorts={
         "count": lambda row: row.count,

@@ -27,7 +27,7 @@ EVERY = 2.0
 SORTS = {
     "rss": lambda row: row.rss,
     "growth": lambda row: row.growth,
-    "swap": lambda row: row.swap,
+    "swap": lambda row: row.swapped,
     "malloc": lambda row: row.system,
     "idle": lambda row: row.idle,
     "program": lambda row: row.program,
@@ -87,11 +87,11 @@ def _last(
 
 
 def _text(table: Table, options: Options, on_screen: bool = False) -> str:
-    rows = listed(table.programs, SORTS, options)
+    rows = listed(table.rows, SORTS, options)
     style = style_for(sys.stdout, options.exact, None)
     if on_screen:
         style = style.of_width(style.width, bold=False)
-    return render(printable_record(replace(table, programs=rows)), len(table.programs) - len(rows), style)
+    return render(printable_record(replace(table, rows=rows)), len(table.rows) - len(rows), style)
 
 
 def _print(table: Table, options: Options) -> None:
@@ -119,7 +119,7 @@ COMMAND = Command(
     options=Options,
     answer=_answer,
     render=_render,
-    rows="programs",
+    rows="rows",
     listed="processes",
     sorts=SORTS,
     top=30,

@@ -99,11 +99,11 @@ COMMAND = Command(
     answer=_answer,
     render=_render,
     call=Call(TRIM, _call, NOT_LIVE, _wants_call),
-    rows="arenas",
+    rows="rows",
     listed="arenas",
     sorts={
         "predicted": lambda row: row.predicted,
-        "whole": lambda row: row.whole,
+        "whole": lambda row: row.pages,
         "actual": lambda row: row.actual,
         "arena": lambda row: -row.index,
     },

@@ -207,7 +207,7 @@ class _Watch:
                     self._tell(event)
             if self.server is not None:
                 self.server.end()
-        return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why=why)
+        return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
 
     def _now(self) -> Now:
         """What is shown. Another thread asks."""
@@ -247,7 +247,7 @@ class _Watch:
         self.ended += happening.kind == "ended"
         self.prepared.pop(pid or 0, None)
         self.bounds.forget(pid or 0)
-        return Event(happening.kind, time.time(), pid, happening.name, group=happening.group)
+        return Event(happening.kind, time.time(), pid, happening.name, cgroup=happening.group)
 
     def _acted(self, happening: Happening) -> Event | None:
         from gdbheap.watching.actions import act
@@ -318,7 +318,7 @@ class _Watch:
     def _tell(self, event: Event) -> None:
         """One line: for a person on standard error, or in JSON on standard output."""
         stream = sys.stdout if self.options.json else sys.stderr
-        line = text_of(document(NAME, {}, [], [], event)) if self.options.json else event_text(event, self.style)
+        line = text_of(document(NAME, [], [], [], event)) if self.options.json else event_text(event, self.style)
         # Who reads it may be gone; what is watched for is still done.
         try:
             stream.write(terminal_text(f"{line}\n", stream.encoding))
@@ -342,7 +342,7 @@ def _heap_document(heap: Heap) -> tuple[str, MainHolders]:
     answer, held = ledger_and_holders(heap, budget=BUDGET)
     answer = dataclasses.replace(answer, verdict=plain_verdict(answer))
     info = TargetInfo.of([heap])
-    return text_of(document("heap", info.target, info.warnings, info.damage, answer)), held
+    return text_of(document("heap", info.targets, info.warnings, info.damage, answer)), held
 
 
 def _group(options: Options) -> GroupMemory | None:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
-__all__ = ["MAX_TEXT", "NODE_BYTES", "bounded", "finite", "is_time", "parsed", "whole"]
+__all__ = [
+    "MAX_TEXT", "NODE_BYTES", "bounded", "finite", "is_time", "parsed", "renamed_keys", "whole", "with_own_bytes",
+]  # fmt: skip
 
 # Signs of an integer of 64 bits and a sign; quadratic time begins at thousands.
 MAX_DIGITS = 20
@@ -60,3 +63,19 @@ def is_time(seconds: float) -> bool:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
+
+
+def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The record with its keys by their new names, ``names`` by the older ones. What has a new one keeps it."""
+    return {
+        **{key: value for key, value in content.items() if key not in names or names[key] in content},
+        **{new: content[old] for old, new in names.items() if old in content and new not in content},
+    }
+
+
+def with_own_bytes(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row of objects with the bytes of their own blocks and all bytes. Raises TypeError for what are no numbers."""
+    if "own" in content or "bytes" not in content:
+        return content
+    own, buffers = content["bytes"], content.get("buffers", 0)
+    return {**content, "own": own, "bytes": own + buffers}

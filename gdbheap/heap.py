@@ -155,12 +155,16 @@ class Heap(KnownContents):
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """The JSON's ``python`` and that of the C library: versions as far as they are known, whatever was asked."""
-        self.find_allocator(MALLOC)
+        """The JSON's ``python``, that of the C library, and who serves malloc: versions as far as they are known,
+        whatever was asked."""
+        own = self.find_allocator(MALLOC)
         with suppress(GdbheapError):
             self.python.require_interpreter()
         facts = {fact.fact: fact.value for fact in self.facts.all()}
-        return {"python": facts.get("python"), MALLOC.name: facts.get(MALLOC.name)}
+        serving = [] if own is None or own.idle else [" ".join(filter(None, [own.name, facts.get(own.name)]))]
+        serving += [found.title for found in self.standing_in]
+        allocator = " and ".join(serving) or (own.name if own is not None else None)
+        return {"python": facts.get("python"), "allocator": allocator, MALLOC.name: facts.get(MALLOC.name)}
 
     @property
     def warnings(self) -> list[str | Remark]:

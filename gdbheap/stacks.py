@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from gdbheap.contents.python.running.interpreter import Interpreter
 from gdbheap.contents.python.running.quick_stacks import CallStacks, PythonStack, RawFrame
+from gdbheap.documents import renamed_keys
 from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
 from gdbheap.host.procfs import Named
 from gdbheap.layout.facts import Facts
@@ -50,8 +51,13 @@ class Made:
     """A recorded call that gave a block."""
 
     address: int
-    size: int
+    asked: int
     frames: list[StackFrame]
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"size": "asked"})
 
 
 Weighted = tuple[tuple[StackFrame, ...], int, int]

@@ -24,12 +24,27 @@ PAGE = ROOT / "docs" / "json.md"
 INTRODUCTION = """# JSON
 
 Every command has `--json`: one document on one line of standard output, and nothing else there. Sizes are in bytes,
-addresses are integers, and malloc's pointer is meant, not the header's. A key never changes its meaning; new ones may
-come. Lists are whole unless `--top` is given, and sums are over all that match, also when `--top` cuts the list.
+addresses are integers, and malloc's pointer is meant, not the header's. A key means the same in all commands, and never
+changes its meaning; new ones may come. What does not apply, or is not known, is null and never 0.
+
+- **A list is `rows`**, with `count` (all that match), `more` (how many are left out) and `total` (sums over all that
+  match, also over those that are left out). Every allocator is a row like any other; `allocator` says which. An answer
+  with several lists names each, and `NAME_more`, by how many items it is longer.
+- **`--top=N` cuts the rows** as it cuts a table, and has the same default. A document of more than 64 KiB that nobody
+  asked for is not written: lists are cut until it is smaller, those inside of rows first, and `NAME_more` beside each
+  says so. `--top=all` lifts both.
+- **`target` says what the document is about**; where several were asked it is `targets`, a list.
+- **An error is a document too**, with the exit status that the command ends with, and the line for people on standard
+  error: `{"command": "heap holes", "schema": 2, "error": {"status": 3, "what": "…", "next": ["…"]}}`. `next` is what to
+  do: commands to type, or words.
+- `gdbheap shell TARGET --json` answers each line that it reads with one line ([sessions](sessions.md)).
+
+In `heap diff` and in what `heap --since` says, numbers are differences, the last look less the first.
 
 `gdbheap schema holes` prints the JSON Schema of what `heap holes --json` prints, `gdbheap schema` that of all commands.
 This page says the same in tables; it is written by `scripts/json_docs.py --write` from the records that answers are
 made of and one table of keys (`gdbheap/report/words/keys.py`). A name such as `holes.Hole` is that of a record.
+Snapshots and series have format numbers of their own; those of earlier releases are read.
 
 ## Every document
 Its keys are these, and those of its command.
@@ -42,7 +57,7 @@ END_OF_PHRASE = re.compile(r"[.:;](?:\s|$)| \(")
 
 def page() -> str:
     """Return the whole page."""
-    common = records_below([schema.envelope()])
+    common = records_below([schema.envelope(), schema.refused()])
     below = {noun: records_below(answers_of(command.answer)) for noun, command in COMMANDS.items()}
     times = Counter(kind for kinds in below.values() for kind in kinds)
     own = {noun: [kind for kind in kinds if times[kind] == 1 and kind not in common] for noun, kinds in below.items()}

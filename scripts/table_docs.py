@@ -42,9 +42,9 @@ and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and n
   writes an apostrophe before such texts; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv` take it too.
 - No table holds contents of strings, bytes or keys; what findings say of a snapshot that was taken with
   `--with-contents` may name keys.
-- Sums agree with the commands: `sum(bytes)` of `types` with `total` of `heap pyobjects --json`, the number and the sum
-  of `holes` with `heap holes --min=1`, `arenas` with `heap arenas`, the lines of `ledger` with `heap --detail`, and
-  `resident` of `mappings` with RSS.
+- Sums agree with the commands: `sum(bytes)` of `types` with `own` in the `total` of `heap pyobjects --json`, the number
+  and the sum of `holes` with `heap holes --min=1`, `arenas` with `heap arenas`, the lines of `ledger` with
+  `heap --detail`, and `resident` of `mappings` with RSS.
 - A snapshot has `snapshots`, `ledger`, `findings`, `mappings`, `arenas`, `threads`, `types`, its 1,000 largest holes,
   and `blocks` and `objects` if it was taken with `--blocks`; of threads it knows no stacks.
 - Edges, and what blocks retain, need the graph of references. Of a process with more than 2,000,000 blocks it is drawn

@@ -80,7 +80,7 @@ def watched(process: subprocess.Popen[str], folder: Path, options: tuple[str, ..
 def contents(path: str) -> int:
     """Return the bytes of the steps in a snapshot, by the number of their objects."""
     found = read(path).snapshot
-    types = found.objects.types if found.objects else []
+    types = found.objects.rows if found.objects else []
     return STEP * next((row.count for row in types if row.type == "__main__.Ballast"), 0)
 
 

@@ -82,7 +82,7 @@ def planted(count: int) -> Iterator[str]:
 
 def counted(answer: dict[str, Any]) -> int:
     """Return how many of the objects an answer of ``heap pyobjects`` has."""
-    rows = [row for row in answer["types"] if row["type"].endswith("Planted")]
+    rows = [row for row in answer["rows"] if row["type"].endswith("Planted")]
     return sum(int(row["count"]) for row in rows)
 
 

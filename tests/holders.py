@@ -29,7 +29,7 @@ def tables(service: Service, directory: Path) -> tuple[list[str], str]:
     """Return a row of the table of programs, and the table of one program."""
     with serving(service, directory) as pid:
         answer, page = ask("owners", str(pid), f"--top={ROWS}"), ask("", str(pid))
-    used, groups = answer["bytes"], answer["rows"]
+    used, groups = answer["total"]["bytes"], answer["rows"]
     shown = sum(row["bytes"] for row in groups)
     rows = [
         [f"{row['bytes'] / MIB:.1f}", f"{100 * row['bytes'] / used:.1f}", _plain(row["path"]), _parts(row)]

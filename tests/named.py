@@ -93,14 +93,14 @@ def shares(heap: Heap) -> Shares:
     """Return the shares of one stop; the parts must add up to the used bytes."""
     answer = pyobjects(heap)
     found = Shares(
-        used=answer.used.bytes,
-        objects=answer.total.bytes,
+        used=answer.all_used.bytes,
+        objects=answer.total.own,
         fields=answer.total.buffers - answer.total.reached,
         reached=answer.total.reached,
         interpreter=answer.interpreter.bytes + answer.free_lists.bytes,
         roots=sum(root.bytes for root in answer.roots),
         unknown=answer.unclassified.bytes + answer.other_chunks.bytes,
-        blocks=sum(row.used for row in pools(heap).classes),
+        blocks=sum(row.used_count for row in pools(heap).rows),
         unclassified=answer.unclassified.count,
     )
     parts = (found.objects, found.fields, found.reached, found.interpreter, found.roots, found.unknown)
@@ -111,7 +111,7 @@ def shares(heap: Heap) -> Shares:
 
 def unknown_bytes(answer: PyObjects) -> int:
     """Return the bytes of the unknown blocks that are listed."""
-    return sum(block.size for block in answer.unknown)
+    return sum(block.size for block in answer.unidentified)
 
 
 @dataclass(frozen=True)

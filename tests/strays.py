@@ -75,7 +75,7 @@ def grown(target: Running) -> int:
 def named(target: Running, prefix: str) -> tuple[int, int]:
     """Return the bytes of objects of types whose names begin so, and of roots and without a name."""
     answer = ask("pyobjects", str(target.pid), FULL)
-    own = sum(row["bytes"] + row["buffers"] for row in answer["types"] if row["type"].startswith(prefix))
+    own = sum(row["bytes"] for row in answer["rows"] if row["type"].startswith(prefix))
     rest = [*answer["roots"], answer["interpreter"], answer["unclassified"], answer["other_chunks"]]
     return own, sum(row["bytes"] for row in rest)
 

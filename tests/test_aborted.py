@@ -68,8 +68,8 @@ def test_a_core_that_gdb_wrote(rng: random.Random, tmp_path: Path) -> None:
     found = json.loads(gdbheap("check", str(core), "--json").stdout)["abort"]
     assert found["block"]["address"] == int.from_bytes(truth.read_bytes(), "little")
     assert found["frames"][:2] == ["give_away", "main"]
-    threads = json.loads(gdbheap("threads", str(core), "--c-frames", "--json").stdout)["threads"]
-    names = [frame["function"] for frame in threads[0]["frames"]]
+    threads = json.loads(gdbheap("threads", str(core), "--c-frames", "--json").stdout)["rows"]
+    names = [frame["function"] for frame in threads[0]["running"]]
     assert names[names.index("abort") :][-3:] and "give_away" in names and "main" in names
 
 

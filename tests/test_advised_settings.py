@@ -77,7 +77,7 @@ def test_nothing_unused(name: str, rng: random.Random, tmp_path: Path) -> None:
         words = gdbheap("check-advice", str(target.pid)).stdout
     assert left <= least, (before, left, found)
     (variable,) = found["environment"]
-    assert {row["name"]: row["value"] for row in advice["others"]}[variable] == found["environment"][variable]
+    assert {row["name"]: row["value"] for row in advice["other_settings"]}[variable] == found["environment"][variable]
     assert f"{setting} is set; only " in words
 
 
@@ -95,7 +95,7 @@ def test_smaller_caches(name: str, rng: random.Random, tmp_path: Path) -> None:
         found, said = named(target, f"cached-{name}"), cached(tmp_path)
         before = kernel.rollup(target.pid)[0]
     # Of large blocks that were never written to a part is not resident.
-    assert found is not None and found["doubtful"] and 0.9 * said <= found["bytes"] <= said + 64 * KIB, (found, said)
+    assert found is not None and found["is_doubtful"] and 0.9 * said <= found["bytes"] <= said + 64 * KIB, (found, said)
     assert found["figures"]["caches"] >= 8
     with running(command, tmp_path, told(found, settings)) as target:
         after = cached(tmp_path)
@@ -136,7 +136,7 @@ def test_arrows_own(tmp_path: Path) -> None:
         target.go_on()
         assert abs(before - kernel.rollup(target.pid)[0]) < found["bytes"] // 10
         assert list(found["environment"]) == ["JE_ARROW_MALLOC_CONF"]
-        others = {row["name"]: row["value"] for row in ask("check-advice", str(target.pid))["others"]}
+        others = {row["name"]: row["value"] for row in ask("check-advice", str(target.pid))["other_settings"]}
         assert others["JE_ARROW_MALLOC_CONF"] == "dirty_decay_ms:-1"
     with running(command, tmp_path, found["environment"]) as target:
         deadline = time.monotonic() + programs.PATIENCE

@@ -121,7 +121,7 @@ def test_other_names_of_a_holder(rng: random.Random, tmp_path: Path) -> None:
     with running([sys.executable, "-c", code], tmp_path) as target:
         (holder, found), page = first_holder(target.pid), gdbheap(str(target.pid)).stdout
     assert {holder["path"], *holder["names"]} == {"kept", "again", "store.CACHE", "Shop.cache"}
-    assert holder["alone"] and holder["also"] == [] and holder["retained"] >= count * 4000
+    assert holder["is_most"] and holder["also"] == [] and holder["retained"] >= count * 4000
     assert "also named " in found["text"] and "also named " in page
 
 
@@ -131,7 +131,7 @@ def test_part_of_a_row_is_not_shared(rng: random.Random, tmp_path: Path) -> None
     with running([sys.executable, "-c", NESTED.format(small=small, large=large)], tmp_path) as target:
         holder, found = first_holder(target.pid)
     assert holder["path"] == "app.store.cache" and 100 * holder["retained"] < 80 * holder["bytes"]
-    assert holder["alone"] and "alone frees" not in found["text"] and holder["also"] == []
+    assert holder["is_most"] and "alone frees" not in found["text"] and holder["also"] == []
 
 
 def test_globals_that_share_a_list(rng: random.Random, tmp_path: Path) -> None:
@@ -173,5 +173,5 @@ def test_buffers_of_files_hold_nothing(rng: random.Random, tmp_path: Path) -> No
     still has, is no second holder."""
     with running([sys.executable, "-c", WRITTEN.format(size=rng.randrange(100, 120) * MIB)], tmp_path) as target:
         holder, found = first_holder(target.pid)
-    assert holder["path"] == "kept['data']" and holder["alone"] and holder["also"] == []
+    assert holder["path"] == "kept['data']" and holder["is_most"] and holder["also"] == []
     assert holder["retained"] >= 100 * MIB and "also held" not in found["text"]

@@ -251,7 +251,7 @@ def test_several_not_permitted(nobody: list[str], victim: programs.Running) -> N
         shown = run_as(nobody, str(victim.pid), "--children", *words)
         found = run_as(nobody, str(victim.pid), "--children", *words, "--json")
         assert (shown.returncode, found.returncode) == (NOT_PERMITTED, NOT_PERMITTED), shown
-        (row,) = json.loads(found.stdout)["processes"]
+        (row,) = json.loads(found.stdout)["rows"]
         assert (row["rss"], row["pss"], row["uss"]) == (1024 * programs.status(victim.pid, "VmRSS"), None, None)
         assert " 0 B" not in shown.stdout and "cannot be read" in shown.stdout
 

@@ -18,7 +18,7 @@ def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
 
 def in_use(target: str) -> int:
     """Return the bytes of all blocks in use."""
-    return sum(row["used_bytes"] for row in ask("sizes", target)["sizes"])
+    return sum(row["used"] for row in ask("sizes", target)["rows"])
 
 
 def test_lost_blocks(rng: random.Random, tmp_path: Path) -> None:

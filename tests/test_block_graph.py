@@ -41,11 +41,11 @@ def test_each_block_by_its_root(stripped: bool, form: str, rng: random.Random, t
         for name, at, size in (line.rsplit(" ", 2) for line in target.stderr.splitlines()):
             blocks[name] = (int(at, 16), int(size))
         with heap_of(target.as_form(form)) as heap:
-            chains = {name: why(heap, at).chain for name, (at, _size) in blocks.items()}
+            chains = {name: why(heap, at).rows for name, (at, _size) in blocks.items()}
             lost = unreachable(heap)
-            referrers = refs(heap, blocks["third"][0] + 77, None).referrers
+            referrers = refs(heap, blocks["third"][0] + 77, None).rows
             by_thread = {row.what: row.root or "" for row in owners(heap, 20000, None, "thread").groups}
-            kept = {row.type: row.bytes for row in retained_set(heap, blocks["second"][0]).rows}
+            kept = {row.type: row.own for row in retained_set(heap, blocks["second"][0]).rows}
             at = look_at(heap, blocks["second"][0] + 9)
     for name, told in FIRST.items():
         edge = chains[name][0].edge
@@ -80,7 +80,7 @@ def test_frame_of_a_thread(tmp_path: Path) -> None:
     with running(c_program("roots", 3), tmp_path) as target:
         (line,) = (line for line in target.stderr.splitlines() if line.startswith("local "))
         answer = ask("why", str(target.pid), line.split()[1])
-    assert answer["chain"][0]["edge"].endswith(", in the frame of waits_here")
+    assert answer["rows"][0]["edge"].endswith(", in the frame of waits_here")
 
 
 def test_groups_of_the_other_kind_are_refused(tmp_path: Path) -> None:

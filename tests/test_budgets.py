@@ -27,11 +27,12 @@ from support.gdb_side import compiled
 from support.programs import GDBHEAP, KINDS, PATIENCE, gdbheap, python_program, running
 
 from gdbheap import _native
-from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.errors import UsageError
 from gdbheap.sampling.series import COLUMNS, MAX_LINE_BYTES
+from gdbheap.sampling.series import NUMBER as SERIES_NUMBER
 from gdbheap.sampling.series import read as read_series
 from gdbheap.snapshots.file import ENTRY, FORMAT, read
+from gdbheap.snapshots.file import NUMBER as SCHEMA
 from gdbheap.targets.core import Core
 from gdbheap.targets.functions import Functions
 from gdbheap.tracing.log import FRAME, MAGIC, PROCESS, read_log
@@ -170,7 +171,7 @@ def test_times_without_a_date(seconds: float, whole_document: dict[str, object],
     path = snapshot(tmp_path / "odd.heap", json.dumps({**whole_document, "time": seconds, "blocks": None}))
     with pytest.raises(UsageError, match="damaged"):
         read(path)
-    series = {"kind": "series", "format": "gdbheap series", "schema": SCHEMA, "time": seconds, "processes": []}
+    series = {"kind": "series", "format": "gdbheap series", "schema": SERIES_NUMBER, "time": seconds, "processes": []}
     (tmp_path / "odd.jsonl").write_text(json.dumps(series) + "\n")
     with pytest.raises(UsageError, match="no date|damaged"):
         read_series(str(tmp_path / "odd.jsonl"))
@@ -243,7 +244,7 @@ def test_an_honest_snapshot_of_many_blocks(whole_document: dict[str, object], tm
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_rows_that_explode(form: str, rng: random.Random, tmp_path: Path) -> None:
     """Numbers of thousands of digits, no numbers, lists in lists, a line without an end."""
-    series = {"kind": "series", "format": "gdbheap series", "schema": SCHEMA, "time": 1.0, "processes": []}
+    series = {"kind": "series", "format": "gdbheap series", "schema": SERIES_NUMBER, "time": 1.0, "processes": []}
     path = tmp_path / f"odd.{form}"
 
     def row(value: str) -> str:

@@ -72,8 +72,8 @@ def test_bytes_by_function(threads: int, order: str, rng: random.Random, tmp_pat
     sites = by_site(answer)
     assert {name: sites[name] for name in table} == table
     assert answer["bytes"] == answer["in_use"] == sum(site["bytes"] for site in answer["sites"])
-    assert (answer["mean"], answer["without"], answer["lost"], answer["whole"]) == (1, 0, 0, True)
-    stacks_of = [stack for stack in answer["stacks"] if stack["frames"][-1]["name"] in table]
+    assert (answer["mean"], answer["without"], answer["lost"], answer["is_whole"]) == (1, 0, 0, True)
+    stacks_of = [stack for stack in answer["rows"] if stack["frames"][-1]["name"] in table]
     assert all(any(frame["name"] == "churn" for frame in stack["frames"]) for stack in stacks_of)
 
 
@@ -167,7 +167,7 @@ def test_libraries_that_come_and_go_are_named(libraries: list[Path], tmp_path: P
     pid = read_log(str(log)).processes[0].who.pid
     passed = [
         frame["file"]
-        for stack in stacks(log, "--at=end", f"--process={pid}")["stacks"]
+        for stack in stacks(log, "--at=end", f"--process={pid}")["rows"]
         for frame in stack["frames"]
         if frame["name"] == "pass_on"
     ]
@@ -313,8 +313,8 @@ def test_at_names_the_stack_that_made_a_block(rng: random.Random, tmp_path: Path
     # Where the block was there may be no mapping any more.
     assert none.returncode or json.loads(none.stdout)["made"] is None
     assert json.loads(why.stdout)["made"] == made, why.stderr
-    assert made["address"] <= kept[number] < made["address"] + made["size"]
-    assert 100000 + number < made["size"] < 100100 + number
+    assert made["address"] <= kept[number] < made["address"] + made["asked"]
+    assert 100000 + number < made["asked"] < 100100 + number
     comprehension = [["<listcomp>", 4]] if sys.version_info < (3, 12) else []
     python_frames = [[frame["name"], frame["line"]] for frame in made["frames"] if frame["kind"] == "python"]
     assert python_frames == [["<module>", 4], *comprehension, ["make", 3]]
@@ -347,12 +347,12 @@ def test_holes_name_the_stacks_that_made_what_pins_them(tmp_path: Path) -> None:
         one.stdin.close()
         one.wait(PATIENCE)
     assert done.returncode == 0, done.stderr
-    pins = [hole[side] for hole in json.loads(done.stdout)["holes"] for side in ("before", "after") if hole[side]]
+    pins = [hole[side] for hole in json.loads(done.stdout)["rows"] for side in ("before", "after") if hole[side]]
     known = [pin for pin in pins if pin["address"] in kept]
     assert len({pin["address"] for pin in known}) >= 15
     for pin in known:
         python_frames = [(frame["name"], frame["line"]) for frame in pin["made"]["frames"] if frame["kind"] == "python"]
-        assert python_frames == [("<module>", 5), ("pin", 2)] and 30000 < pin["made"]["size"] < 30100
+        assert python_frames == [("<module>", 5), ("pin", 2)] and 30000 < pin["made"]["asked"] < 30100
     assert "made by pin (<string>:2) < <module> (<string>:5)" in text
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from reference import call_log
 from reference.call_log import CALLOC, FREE, MALLOC, MEMALIGN, REALLOC, Call
-from support.programs import GDBHEAP, PATIENCE, build, gdbheap, plain_environment
+from support.programs import GDBHEAP, PATIENCE, build, gdbheap, plain_environment, whole_lists
 from support.recorded import finished, recorder_environment
 from support.recorded import recorded as resting
 
@@ -28,7 +28,7 @@ POINTS = 2048
 
 def stats(log: Path, *options: str) -> dict[str, Any]:
     """Return the document of a log that is whole."""
-    done = gdbheap("calls", str(log), "--json", *options)
+    done = gdbheap("calls", str(log), "--json", *whole_lists(*options), *options)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -128,21 +128,25 @@ def assert_equal(answer: dict[str, Any], calls: list[Call]) -> None:
     counts, found = naive.counts, answer["calls"]
     assert {name: found[name] for name in NAMES.values()} == {name: counts[name] for name in NAMES.values()}
     assert found["all"] == len(calls) and answer["threads"] == len({call.tid for call in calls})
-    for name in ("failed", "nothing", "unknown", "unseen", "allocated"):
+    assert answer["not_released"] == counts["unseen"]
+    for name in ("failed", "nothing", "unknown", "allocated"):
         assert answer[name] == counts[name], name
-    assert answer["realloc"] == {name: counts[name] for name in ("grown", "shrunk", "moved", "copied")}
+    assert answer["resized"] == {
+        name: counts["grown" if name == "made_larger" else name]
+        for name in ("made_larger", "shrunk", "moved", "copied")
+    }
     assert answer["temporary"] == {"count": counts["temporary"], "bytes": counts["temporary bytes"]}
     asked, usable = (sum(column) for column in zip(*naive.given))
     assert answer["requested"] == {"calls": len(naive.given), "bytes": asked, "usable": usable}
     assert answer["cumulated"] == {"upper": asked, "lower": naive.lower}
     assert tuple(answer["live"].values()) == naive.sums()
-    for name, column in (("peak", 1), ("most", 0)):
+    for name, column in (("peak", 1), ("most_blocks", 0)):
         highest = max(naive.course, key=lambda sums: sums[column])
         moment = answer[name]
         assert (moment["count"], moment["bytes"], moment["usable"]) == highest
         assert moment["call"] == naive.course.index(highest)
         assert moment["seconds"] == pytest.approx((calls[moment["call"] - 1].time - calls[0].time) / 1e9)
-    assert answer["allocated"] == len(naive.lives) + answer["unseen"] + answer["live"]["count"]
+    assert answer["allocated"] == len(naive.lives) + answer["not_released"] + answer["live"]["count"]
     assert_lives(answer["lifetimes"], naive)
     assert_sizes(sorted(answer["sizes"], key=lambda row: row["from"]), naive)
     assert_course(answer["curve"], naive)
@@ -150,16 +154,16 @@ def assert_equal(answer: dict[str, Any], calls: list[Call]) -> None:
 
 def assert_lives(lives: dict[str, Any], naive: Naive) -> None:
     """Quantiles are too high by less than they say, and exact below 256."""
-    assert (lives["released"], lives["zero"]) == (len(naive.lives), naive.lives.count(0))
-    for unit, values, scale in (("calls", naive.lives, 1), ("seconds", naive.times, 1e9)):
+    assert (lives["released"], lives["within_a_call"]) == (len(naive.lives), naive.lives.count(0))
+    for unit, values, scale in (("in_calls", naive.lives, 1), ("in_seconds", naive.times, 1e9)):
         assert lives[unit]["longest"] == pytest.approx(max(values) / scale)
         for key, tenths in (("median", 5), ("p90", 9)):
             exact, found = quantile(values, tenths), lives[unit][key] * scale
-            assert exact - 0.5 <= found <= exact * (1 + lives["error"]) + 0.5, (unit, key)
+            assert exact - 0.5 <= found <= exact * (1 + lives["inaccuracy"]) + 0.5, (unit, key)
             assert found == pytest.approx(exact) or exact >= 256
-    for span in lives["spans"]:
-        assert span["blocks"] == sum(span["from"] <= life < span["to"] for life in naive.lives)
-    assert sum(span["blocks"] for span in lives["spans"]) == len(naive.lives)
+    for span in lives["by_calls"]:
+        assert span["blocks"] == sum(span["from_calls"] <= life < span["to_calls"] for life in naive.lives)
+    assert sum(span["blocks"] for span in lives["by_calls"]) == len(naive.lives)
 
 
 def assert_sizes(rows: list[dict[str, int]], naive: Naive) -> None:
@@ -169,7 +173,7 @@ def assert_sizes(rows: list[dict[str, int]], naive: Naive) -> None:
     for row in rows:
         mine = [size for size, _usable in naive.given if row["from"] <= size < row["to"]]
         still = [size for size in left if row["from"] <= size < row["to"]]
-        wanted = {"calls": len(mine), "bytes": sum(mine), "live": len(still), "live_bytes": sum(still)}
+        wanted = {"calls": len(mine), "bytes": sum(mine), "live_blocks": len(still), "live_bytes": sum(still)}
         assert row == {"from": row["from"], "to": row["to"], **wanted}
         assert row["to"] - row["from"] == (
             16 if row["to"] <= 32768 else 32768 if row["to"] <= 64 << 20 else row["from"]
@@ -187,7 +191,7 @@ def assert_course(curve: dict[str, list[dict[str, float]]], naive: Naive) -> Non
         for before, call, point in zip([0, *calls], calls, points):
             assert (point["count"], point["bytes"]) == course[call][:2]
             assert point["most"] == max(sums[1] for sums in course[before : call + 1])
-    ends = [point["call"] for point in curve["calls"]]
+    ends = [point["call"] for point in curve["over_calls"]]
     steps = {int(two - one) for one, two in zip(ends, ends[1:-1])}
     assert len(steps) <= 1 and all(step & (step - 1) == 0 for step in steps)
 
@@ -204,14 +208,14 @@ def test_a_program_that_counts(rng: random.Random, tmp_path: Path) -> None:
         assert calls[name] == own[name], name
     assert (answer["live"]["count"], answer["live"]["bytes"]) == (own["blocks"], own["bytes"])
     assert (answer["peak"]["bytes"], answer["peak"]["call"]) == (own["most_bytes"], own["most_call"])
-    assert answer["most"]["count"] == own["most_blocks"]
+    assert answer["most_blocks"]["count"] == own["most_blocks"]
     assert answer["cumulated"] == {"upper": own["upper"], "lower": own["lower"]}
-    assert answer["requested"]["usable"] == own["usable"] and answer["realloc"]["moved"] == own["moved"]
-    assert (lives["released"], lives["zero"]) == (own["released"], own["zero"])
+    assert answer["requested"]["usable"] == own["usable"] and answer["resized"]["moved"] == own["moved"]
+    assert (lives["released"], lives["within_a_call"]) == (own["released"], own["zero"])
     # One thread: its next call is the next of all, and what realloc gave is not what it frees at once.
     assert answer["temporary"]["count"] == own["zero"]
     for key, name in (("median", "half"), ("p90", "ninety")):
-        assert own[name] <= lives["calls"][key] <= own[name] * (1 + lives["error"])
+        assert own[name] <= lives["in_calls"][key] <= own[name] * (1 + lives["inaccuracy"])
     other = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
     assert {**other, "moved": 0, "usable": 0} == {**own, "moved": 0, "usable": 0}
 
@@ -267,7 +271,7 @@ def test_a_log_that_was_cut_off(rng: random.Random, tmp_path: Path) -> None:
     log.write_bytes(data[: rng.randint(len(data) // 2, len(data) - 100)])
     done = gdbheap("calls", str(log), "--json")
     answer = json.loads(done.stdout)
-    assert done.returncode == 1 and not answer["whole"]
+    assert done.returncode == 1 and not answer["is_whole"]
     assert 0 < answer["calls"]["all"] < len(calls)
     asked = sum(call.size for call in calls[: answer["calls"]["all"]] if call.result and call.kind != FREE)
     assert answer["cumulated"]["upper"] == asked
@@ -359,7 +363,7 @@ def test_no_calls(tmp_path: Path) -> None:
     packed = [kind + (0).to_bytes(4, "little") + len(body).to_bytes(8, "little") + body for kind, body in frames]
     log.write_bytes(b"gdbheap calls 1\n" + b"".join(packed))
     answer = stats(log)
-    assert answer["calls"]["all"] == 0 and answer["lost"] == 3 and answer["lifetimes"]["calls"]["median"] is None
+    assert answer["calls"]["all"] == 0 and answer["lost"] == 3 and answer["lifetimes"]["in_calls"]["median"] is None
     done = gdbheap("calls", str(log), f"--svg={tmp_path / 'a.svg'}")
     assert done.returncode == 0 and "3 calls could not be recorded" in done.stdout
     ElementTree.parse(tmp_path / "a.svg")
@@ -377,18 +381,18 @@ def test_growth(rng: random.Random, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     own = [[int(part) for part in line.split()] for line in done.stdout.splitlines()]
-    found = stats(log, "--growth=all")["growth"]
+    found = stats(log, "--growth=all")["arena_growths"]
     assert [[row["call"], row["bytes"]] for row in found] == own and len(own) > 2
     second = next(row for row in found if row["call"] == 4)
     chunk, largest = ((size + 8 + 15) & ~15 for size in (hole + more, hole))
     assert second == {
-        "call": 4, "size": hole + more, "alignment": 0, "bytes": second["bytes"], "chunk": chunk, "arena": 0,
-        "largest": largest, "short_by": chunk - largest, "looked": True, "new": False, "frames": None,
+        "call": 4, "asked": hole + more, "alignment": 0, "bytes": second["bytes"], "chunk": chunk, "arena": 0,
+        "largest": largest, "short_by": chunk - largest, "has_looked": True, "is_new": False, "frames": None,
     }  # fmt: skip
-    assert all(row["looked"] and (row["short_by"] is None or row["short_by"] > 0) for row in found)
-    some = stats(log, "--growth=2")["growth"]
+    assert all(row["has_looked"] and (row["short_by"] is None or row["short_by"] > 0) for row in found)
+    some = stats(log, "--growth=2")["arena_growths"]
     assert [row["bytes"] for row in some] == [row["bytes"] for row in found]
-    looked = sorted(row["bytes"] for row in some if row["looked"])
+    looked = sorted(row["bytes"] for row in some if row["has_looked"])
     assert looked == sorted(row["bytes"] for row in found)[-2:]
     text = gdbheap("calls", str(log), "--growth=all").stdout
     assert f"{chunk - largest:,}" in text and f"{len(own):,} calls made an arena larger" in text
@@ -400,10 +404,10 @@ def test_a_growth_has_the_stack_of_its_call(rng: random.Random, tmp_path: Path) 
     words = [str(build("short_holes")), "80000", "100", str(rng.getrandbits(30)), "2000"]
     command = [str(GDBHEAP), "trace", "-o", str(log), "--stacks=1", "--", *words]
     assert subprocess.run(command, capture_output=True, timeout=PATIENCE, env=plain_environment()).returncode == 0
-    found = stats(log, "--growth=3")["growth"]
+    found = stats(log, "--growth=3")["arena_growths"]
     assert sum(row["frames"] is not None for row in found) == 3
     for row in found:
-        assert row["looked"] == (row["frames"] is not None)
+        assert row["has_looked"] == (row["frames"] is not None)
         assert row["frames"] is None or "main" in [frame["name"] for frame in row["frames"]]
     assert "called by" in gdbheap("calls", str(log), "--growth=3").stdout
 
@@ -414,12 +418,12 @@ def test_growth_of_threads_arenas(rng: random.Random, tmp_path: Path) -> None:
     log = tmp_path / "calls.log"
     command = [str(build("recorder")), *map(str, numbers), str(tmp_path / "table")]
     with resting(command, log, {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1000000000"}) as target:
-        arenas = json.loads(gdbheap("arenas", str(target.pid), "--json").stdout)["arenas"]
+        arenas = json.loads(gdbheap("arenas", str(target.pid), "--json").stdout)["rows"]
         finished(target, log)
-    found = stats(log, "--growth=all")["growth"]
+    found = stats(log, "--growth=all")["arena_growths"]
     sums: Counter[int] = Counter()
     for row in found:
         sums[row["arena"]] += row["bytes"]
     assert sums[0] == next(arena["system"] for arena in arenas if arena["index"] == 0)
     assert sorted(sums.values()) == sorted(arena["system"] for arena in arenas)
-    assert sum(row["new"] for row in found) == len(arenas) - 1 > 0
+    assert sum(row["is_new"] for row in found) == len(arenas) - 1 > 0

@@ -250,7 +250,7 @@ def test_called_in_gdb_among_breakpoints(rng: random.Random, tmp_path: Path) -> 
 def test_status_of_a_damaged_heap(rng: random.Random, tmp_path: Path) -> None:
     """In a shell too: trim refuses, because malloc_trim() aborts; the process runs on."""
     with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), tmp_path) as target:
-        chunks = ask("chunks", str(target.pid), "--state=free", "--min=4K")["chunks"]
+        chunks = ask("chunks", str(target.pid), "--state=free", "--min=4K")["rows"]
         chunk = next(chunk for chunk in chunks if chunk["list"] and "top" not in str(chunk["list"]))
         with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
             memory.seek(chunk["address"] - 8)

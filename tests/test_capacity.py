@@ -26,7 +26,7 @@ NAMED = {"vector": 1.0, "string": 0.9, "buckets": 1.0}
 
 def types_of(pid: int) -> dict[str, dict[str, Any]]:
     """Return the rows of heap chunks --by=type."""
-    return {row["type"]: row for row in ask("chunks", str(pid), "--by=type", "--top=all")["types"]}
+    return {row["type"]: row for row in ask("chunks", str(pid), "--by=type", "--top=all")["rows"]}
 
 
 def test_containers_of_cxx(rng: random.Random, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_containers_of_cxx(rng: random.Random, tmp_path: Path) -> None:
         # The vector of connections is one more, of 8 bytes each and up to as much again of room.
         assert NAMED[kind] * number[kind] <= row["count"] <= number[kind] + 1
         assert 0.98 * NAMED[kind] * room[kind] <= row["capacity"] <= room[kind] + 16 * count
-        assert 0.8 * NAMED[kind] * used[kind] <= row["used"] <= used[kind] + 8 * count
+        assert 0.8 * NAMED[kind] * used[kind] <= row["occupied"] <= used[kind] + 8 * count
     assert found["figures"]["capacity"] >= 0.9 * sum(room.values()) and found["commands"]
     # What was shrunk lies in blocks of its own, some of them on pages that were free.
     assert 0.8 * found["bytes"] <= freed <= 1.2 * found["bytes"]
@@ -71,12 +71,12 @@ def test_containers_and_a_channel_of_rust(rng: random.Random, tmp_path: Path) ->
     tables = rows["HashMap or HashSet table"]
     # A slot of 72 bytes and its control byte; the table is at most seven eighths full.
     assert tables["count"] >= count and tables["capacity"] >= int(told["maps"]) * 73
-    assert tables["used"] < count * 16 * 73 * 1.1 + (16 << 10)
+    assert tables["occupied"] < count * 16 * 73 * 1.1 + (16 << 10)
     waiting = f"channel with {int(told['messages']):,} messages waiting (std::sync::mpsc or crossbeam)"
     assert rows[waiting]["count"] == 1 and waiting in text
     blocks = rows[f"messages of a channel with {int(told['messages']):,} waiting, 31 in a block"]
     assert blocks["count"] >= int(told["messages"]) // 31
-    assert found["bytes"] >= 0.9 * (tables["capacity"] - tables["used"])
+    assert found["bytes"] >= 0.9 * (tables["capacity"] - tables["occupied"])
     assert "HashMap" in found["text"] and "shrink_to_fit()" in found["advice"]
 
 
@@ -103,7 +103,7 @@ def test_full_buffers_of_rust(rng: random.Random, tmp_path: Path, kind: str) -> 
         rows = [row for row in types_of(target.pid).values() if row.get("capacity")]
         found = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "capacity"]
     assert not found and used > 0.9 * capacity
-    assert all(row["used"] >= 0.9 * row["capacity"] for row in rows if row["capacity"] > 0.1 * capacity), rows
+    assert all(row["occupied"] >= 0.9 * row["capacity"] for row in rows if row["capacity"] > 0.1 * capacity), rows
 
 
 def test_cursors(rng: random.Random, tmp_path: Path) -> None:
@@ -115,5 +115,5 @@ def test_cursors(rng: random.Random, tmp_path: Path) -> None:
     with running([program, str(rng.getrandbits(30)), str(rng.randrange(200, 300))], tmp_path) as target:
         found = ask("", str(target.pid))["findings"]
     (row,) = [row for row in found if row["id"] == "capacity"]
-    assert row["doubtful"] and row is found[-1] and found[0]["id"] != "capacity"
+    assert row["is_doubtful"] and row is found[-1] and found[0]["id"] != "capacity"
     assert "may have room" in row["text"] and "if these are std::vectors" in row["text"]

@@ -14,7 +14,7 @@ def test_memory_of_a_pool(tmp_path: Path) -> None:
     places = tmp_path / "places"
     with running([python_with("numpy"), str(SOURCES / "capsules.py"), str(places)], tmp_path) as target:
         shown, other = json.loads(places.read_text())
-        rows = {row["address"]: row for row in ask("owners", str(target.pid), "--by=block", "--min=100K")["owners"]}
+        rows = {row["address"]: row for row in ask("owners", str(target.pid), "--by=block", "--min=100K")["rows"]}
         kept = ask("retained", str(target.pid), "--top=20")["rows"]
     assert "['outputs']" in rows[shown]["chain"] and "['session']" in rows[other]["chain"]
     (row,) = [row for row in kept if "outputs" in (row["path"] or "")]

@@ -46,7 +46,7 @@ def test_settings_that_took(form: str, rng: random.Random, tmp_path: Path) -> No
         assert (f"{name}={row['value']}".encode() in environ) == (name in given)
         assert row["took"] is (True if name in given else None)
         assert name not in given or (row["in_force"] == int(given[name]) and row["how"] == "set")
-    assert answer["environment"]
+    assert answer["knows_environment"]
 
 
 def test_before_and_after_advice(rng: random.Random, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_hugetlb(tmp_path: Path) -> None:
         with running(c_program("faults", 1, "healthy", tmp_path / "none"), tmp_path, tunables) as target:
             rows.append(by_name(ask("check-advice", str(target.pid)))["glibc.malloc.hugetlb"])
             words = gdbheap("check-advice", str(target.pid)).stdout
-    assert [(row["value"], row["by"], row["about"]) for row in rows] == [
+    assert [(row["value"], row["by"], row["memory"]) for row in rows] == [
         ("0", "GLIBC_TUNABLES", "huge-pages"), ("1", "GLIBC_TUNABLES", "huge-pages")
     ]  # fmt: skip
     assert rows[0]["took"] and rows[0]["in_force"] == 0
@@ -129,7 +129,7 @@ def test_a_title_over_the_environment(form: str, tmp_path: Path) -> None:
         assert not Path(f"/proc/{target.pid}/environ").read_bytes().strip(b"\0")
         where = target.as_form(form)
         answer, words = ask("check-advice", where), gdbheap("check-advice", where).stdout
-    assert not answer["environment"] and {row["value"] for row in answer["settings"]} == {None}
+    assert not answer["knows_environment"] and {row["value"] for row in answer["settings"]} == {None}
     assert "Whether MALLOC_ARENA_MAX was set is unknown: at most 3 arenas may be made" in words
     assert "is not set:" not in words
 
@@ -140,7 +140,7 @@ def test_an_empty_environment(tmp_path: Path) -> None:
     with running(["/usr/bin/env", "-i", program, *arguments], tmp_path) as target:
         assert not Path(f"/proc/{target.pid}/environ").read_bytes()
         answer = ask("check-advice", str(target.pid))
-    assert answer["environment"] and {row["value"] for row in answer["settings"]} == {None}
+    assert answer["knows_environment"] and {row["value"] for row in answer["settings"]} == {None}
 
 
 def test_values_are_shown_in_one_line(tmp_path: Path) -> None:

@@ -156,11 +156,12 @@ def name_of(heap: Heap) -> str:
 
 
 def test_two_targets(target: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are open at once, in their order; the document describes the last one."""
+    """Both are open at once, in their order; the document describes both."""
     register(monkeypatch, made_up(TWO_TARGETS, lambda pair: [name_of(heap) for heap in pair]))
     core = target.as_form(GCORE)
     found = answered("made-up", core, "--least=3", str(target.pid))
-    assert found["what"] == ["core", "process"] and found["least"] == 3 and found["target"]["pid"] == target.pid
+    assert found["what"] == ["core", "process"] and found["least"] == 3
+    assert [about["kind"] for about in found["targets"]] == ["core", "process"]
     for words in ([], [core], [core, core, core]):
         with pytest.raises(UsageError, match="gdbheap made-up: "):
             shell.run(["made-up", *words])
@@ -172,7 +173,7 @@ def test_files_and_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither opens a target; neither has the options that are about one."""
     register(monkeypatch, made_up(FILES, list))
     found = answered("made-up", "one", "two")
-    assert found["what"] == ["one", "two"] and found["target"] == {}
+    assert found["what"] == ["one", "two"] and found["target"] is None
     register(monkeypatch, made_up(NOTHING, lambda nothing: [str(nothing)]))
     assert answered("made-up")["what"] == ["None"]
     for words in (["more"], ["--clone"], ["--lest=3"]):

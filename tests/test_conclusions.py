@@ -88,7 +88,7 @@ def test_what_lies_after_holes(above: list[tuple[str, int]], words: str) -> None
             0,
             "glibc",
             None,
-            Neighbour(4096, size, what, kind=None if what == "fencepost" else BlockKind("object", what)),
+            Neighbour(4096, size, what, block_kind=None if what == "fencepost" else BlockKind("object", what)),
         )
         for number, (what, size) in enumerate(above)
     ]

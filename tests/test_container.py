@@ -87,9 +87,9 @@ def test_recorded_groups(version: int, files: dict[str, str], line: str, tmp_pat
     assert group.pressure is not None and group.pressure.some == (12.5, 3.0, 0.5)
     assert (group.pressure.some_seconds, group.pressure.full_seconds) == (2.5, 0.5)
     if version == 2:
-        assert (group.high, group.slab, group.max_of, group.pressure.of) == (450 * MIB, 15 * MIB, "/", "group")
+        assert (group.high, group.slab, group.max_of, group.pressure.scope) == (450 * MIB, 15 * MIB, "/", "group")
     else:
-        assert (group.high, group.slab, group.max_of, group.pressure.of) == (None, None, "/app", "machine")
+        assert (group.high, group.slab, group.max_of, group.pressure.scope) == (None, None, "/app", "machine")
     found = container(group, Rss(130 * MIB, 0, "status", anonymous=120 * MIB, proportional=100 * MIB))
     assert found is not None
     assert (found.own, found.others, found.cache, found.moved) == (100 * MIB, 80 * MIB, 80 * MIB, 0)
@@ -157,7 +157,7 @@ def test_lazily_given_back(large: Running) -> None:
     # The kernel marks the last pages later, and may take some.
     for _ in range(10):
         before = kernel.in_rollup(large.pid, "LazyFree")
-        lazy = json.loads(gdbheap(str(large.pid), "--json").stdout)["rss"]["lazy"]
+        lazy = json.loads(gdbheap(str(large.pid), "--json").stdout)["rss"]["lazily_freed"]
         if before == kernel.in_rollup(large.pid, "LazyFree"):
             break
     assert lazy == before
@@ -184,11 +184,11 @@ def test_a_real_group(large: Running, rng: random.Random) -> None:
     with limited_group(256 * MIB, rng) as group:
         group.take_in(large.pid)
         large.go_on()
-        found = json.loads(gdbheap(str(large.pid), "--json").stdout)["container"]
+        found = json.loads(gdbheap(str(large.pid), "--json").stdout)["control_group"]
         used = group.folder / ("memory.usage_in_bytes" if group.is_first_version else "memory.current")
-        assert found["path"] == group.name and found["max"] == group.limit
+        assert found["folder"] == group.name and found["max"] == group.limit
         assert abs(found["current"] - int(used.read_text())) < 4 * MIB and found["anon"] >= 24 * MIB
-        assert found["own"] == kernel.in_rollup(large.pid, "Pss_Anon")
+        assert found["own_anonymous"] == kernel.in_rollup(large.pid, "Pss_Anon")
         text = gdbheap(str(large.pid)).stdout
         assert f"Container {group.name[:60]} uses" in text and "limit 256.0 MiB" in text
         large.process.kill()
@@ -216,9 +216,9 @@ def test_without_memory() -> None:
     assert found["rss"]["source"] == "status" and found["rss"]["bytes"] > MIB and found["ledger"] == []
     assert f"runs as uid {NOBODY}" in found["warnings"][0]
     group = find_group(own)
-    assert (found["container"] is None) == (group is None)
+    assert (found["control_group"] is None) == (group is None)
     if group is not None:
-        assert (found["container"]["path"], found["container"]["max"]) == (group.path, group.max)
+        assert (found["control_group"]["folder"], found["control_group"]["max"]) == (group.path, group.max)
     text = refused([str(own)])
     assert text.returncode == 3 and " resident." in text.stdout.splitlines()[0]
     assert len(text.stderr.splitlines()) == 1 and f"runs as uid {NOBODY}" in text.stderr
@@ -231,9 +231,9 @@ def test_doctor(tmp_path: Path) -> None:
     own = os.getpid()
     done = refused(["doctor", str(own), "--json"])
     found = json.loads(done.stdout)
-    states = {check["id"]: check["state"] for check in found["checks"]}
+    states = {check["id"]: check["state"] for check in found["rows"]}
     assert done.returncode == 3 and states["status"] == "ok" and states["mem"] == "refused"
-    assert f"runs as uid {NOBODY}" in found["reason"] and str(own) in found["advice"]
+    assert f"runs as uid {NOBODY}" in found["obstacle"] and str(own) in found["advice"]
     text = refused(["doctor", str(own)]).stdout
     assert "Blocked: " in text and f"$ {found['advice']}" in text.splitlines()
 
@@ -304,8 +304,8 @@ def test_doctor_without_trouble(tmp_path: Path) -> None:
     with running([interpreter_of("stripped"), "-I", "-c", "input()"], tmp_path) as process:
         done = gdbheap("doctor", str(process.pid), "--json")
         found = json.loads(done.stdout)
-        if found["reason"] is None:
-            assert done.returncode == 0 and all(check["state"] != "refused" for check in found["checks"][:5])
+        if found["obstacle"] is None:
+            assert done.returncode == 0 and all(check["state"] != "refused" for check in found["rows"][:5])
             assert "gdbheap can read process" in gdbheap("doctor", str(process.pid)).stdout
         else:
             assert done.returncode == 3 and found["advice"]
@@ -324,4 +324,4 @@ def test_traced_already(tmp_path: Path) -> None:
         asked = f"shell {GDBHEAP} doctor {process.pid} --json > {tmp_path}/found"
         subprocess.run([*command, "-ex", asked], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
         found = json.loads((tmp_path / "found").read_text())
-    assert "already traced by gdb" in found["reason"] and found["advice"] is None and found["failed"] == 3
+    assert "already traced by gdb" in found["obstacle"] and found["advice"] is None and found["reading_status"] == 3

@@ -87,11 +87,11 @@ def test_each_context_is_what_the_backend_writes(
     if query == "hash":
         answer = ask("contexts", str(server.pid), "--top=1")
         largest = max(told, key=lambda row: row[2])
-        (row,) = answer["contexts"]
-        assert (row["name"], row["level"], row["total"], row["free"]) == largest
-        assert row["used"] == row["total"] - row["free"]
+        (row,) = answer["rows"]
+        assert (row["name"], row["level"], row["bytes"], row["free"]) == largest
+        assert row["used"] == row["bytes"] - row["free"]
         assert "HashAgg meta context" in {name for name, *_rest in told}
-        assert (answer["count"], answer["total"]) == (len(told), sum(row[2] for row in told))
+        assert (answer["count"], answer["total"]["bytes"]) == (len(told), sum(row[2] for row in told))
         found = {row["id"]: row for row in ask("", str(server.pid))["findings"]}["postgresql-context"]
         assert largest[0] in found["text"] and found["figures"] == {
             "total": largest[2], "free": largest[3], "count": 1,
@@ -128,9 +128,9 @@ def test_each_context_is_what_the_view_says(server: Server) -> None:
         for name, ident, level, total, free in (line.split("\t") for line in server.ask(CONTEXTS))
         if name not in OF_QUERIES
     )
-    rows = ask("contexts", str(server.pid), "--top=all", "--sort=tree")["contexts"]
+    rows = ask("contexts", str(server.pid), "--top=all", "--sort=tree")["rows"]
     ours = Counter(
-        (row["name"], row["ident"] or "", row["level"], row["total"], row["free"])
+        (row["name"], row["ident"] or "", row["level"], row["bytes"], row["free"])
         for row in rows
         if row["name"] not in OF_QUERIES
     )
@@ -153,10 +153,10 @@ def test_tree(server: Server, tmp_path: Path) -> None:
     answer = ask("contexts", str(server.pid), "--top=all", "--sort=tree", "--format=folded", "-o", str(path))
     lines = [line.rpartition(" ") for line in path.read_text().splitlines()]
     found = {way: int(size) for way, _blank, size in lines}
-    assert sum(found.values()) == answer["total"] and "swordfish" not in path.read_text()
+    assert sum(found.values()) == answer["total"]["bytes"] and "swordfish" not in path.read_text()
     wanted: Counter[str] = Counter()
     above: list[str] = []
-    for row in answer["contexts"]:
+    for row in answer["rows"]:
         above = [*above[: row["level"]], row["name"].replace(";", ":")]
         wanted[";".join(above)] += row["used"]
         wanted[";".join([*above, "free"])] += row["free"]
@@ -176,7 +176,7 @@ def test_contexts_of_one_name_are_summed_up(server: Server, rng: random.Random) 
     sums = "select name, count(*), sum(total_bytes) from pg_backend_memory_contexts"
     rows_of_view = [row.split("\t") for row in server.ask(f"{sums} where name like 'CachedPlan%' group by 1")]
     told = {name: (int(count), int(size)) for name, count, size in rows_of_view}
-    names = {row["name"]: (row["count"], row["total"]) for row in ask("contexts", pid)["names"]}
+    names = {row["name"]: (row["count"], row["bytes"]) for row in ask("contexts", pid)["by_name"]}
     assert told.items() <= names.items() and "CachedPlanSource" in told
     rows = {row["path"]: row for row in ask("owners", pid, "--top=all")["rows"]}
     for name in ("CachedPlanSource", "CachedPlanQuery"):
@@ -186,7 +186,7 @@ def test_contexts_of_one_name_are_summed_up(server: Server, rng: random.Random) 
     assert f"{count:,} prepared statements" in found["text"] and "DEALLOCATE ALL" in found["advice"]
     assert found["figures"]["total"] == sum(names.get(name, (0, 0))[1] for name in OF_STATEMENTS)
     server.ask("deallocate all")
-    left = {row["name"] for row in ask("contexts", pid)["names"]}
+    left = {row["name"] for row in ask("contexts", pid)["by_name"]}
     assert not left & set(OF_STATEMENTS)
 
 
@@ -194,7 +194,7 @@ def test_idents_are_contents(server: Server) -> None:
     """With --no-text a query is a length."""
     secret = "select 12345 as swordfish"
     server.ask(f"prepare hidden as {secret}")
-    told = ask("contexts", str(server.pid), "--top=all")["contexts"]
+    told = ask("contexts", str(server.pid), "--top=all")["rows"]
     assert [row["name"] for row in told if "swordfish" in (row["ident"] or "")]
     done = gdbheap("contexts", str(server.pid), "--top=all", "--no-text")
     assert done.returncode == 0 and "swordfish" not in done.stdout and "<str of" in done.stdout

@@ -130,7 +130,7 @@ def test_names_after_the_limit() -> None:
                 if not copied.is_copied or copied.cut_short is None:
                     continue
                 heap = Heap(copied)
-                types = [row.type for row in pyobjects(heap).types]
+                types = [row.type for row in pyobjects(heap).rows]
                 assert types and not [name for name in types if name.startswith("type at")]
                 assert heap.partial and "--max-stop" in warnings_of(heap)[-1] and heap.damage == []
                 return

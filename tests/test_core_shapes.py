@@ -63,17 +63,17 @@ SHAPES = (*FILTERS, "gcore 0x33", "gcore 0x23", "without first pages", "without 
 def figures(target: str, python: bool) -> dict[str, Any]:
     """Return what allocators and the interpreter hold, to the block; nothing of what is resident."""
     arenas = ask("arenas", target)
-    keys = ("address", "system", "in_use", "free", "fast", "tcache", "top", "used_chunks", "free_chunks")
+    keys = ("address", "system", "in_use", "free", "fast", "tcache", "top", "used_count", "free_count")
     found: dict[str, Any] = {
-        "arenas": [{key: row[key] for key in keys} for row in arenas["arenas"]],
-        "mmapped": arenas["mmapped"],
-        "sizes": ask("sizes", target, "--top=all")["sizes"],
+        "arenas": [{key: row[key] for key in keys} for row in arenas["rows"]],
+        "mmapped": arenas["mmapped_chunks"],
+        "sizes": ask("sizes", target, "--top=all")["rows"],
     }
     if python:
         pools = ask("pools", target)
-        found["pools"] = {key: pools[key] for key in ("arenas", "free_pools", "classes")}
+        found["pools"] = {key: pools[key] for key in ("arenas", "free_pools", "rows")}
         objects = ask("pyobjects", target, "--top=all")
-        found["objects"] = sorted((row["type"], row["count"], row["bytes"], row["buffers"]) for row in objects["types"])
+        found["objects"] = sorted((row["type"], row["count"], row["own"], row["buffers"]) for row in objects["rows"])
     return found
 
 
@@ -113,7 +113,7 @@ def test_a_core_says_what_the_process_said(kind: str, shape: str, rng: random.Ra
     if shape.endswith(HEADERLESS) or shape == "without first pages":
         assert lacks or "gcore" in shape or "NT_FILE" in shape
         assert any(loaded.agreed for loaded in found.objects)
-    facts = {row["fact"]: row for row in ask("info", str(core))["facts"]}
+    facts = {row["fact"]: row for row in ask("info", str(core))["rows"]}
     for loaded in found.objects:
         row = facts[f"object {loaded.path}"]
         assert row["value"] == loaded.build_id and str(loaded.file) in f"{row['source']} {row['confirmed']}"
@@ -191,7 +191,7 @@ def test_another_version_is_refused(ids: str, tmp_path: Path) -> None:
     assert (unseen.path, unseen.other, unseen.refuted) == (str(path), str(path), True)
     (warning,) = [warning for warning in ask("arenas", str(core))["warnings"] if "libanswer" in warning]
     assert f"{path} is another version" in warning and "--sysroot" in warning
-    fact = next(row for row in ask("info", str(core))["facts"] if row["fact"] == f"object {path}")
+    fact = next(row for row in ask("info", str(core))["rows"] if row["fact"] == f"object {path}")
     assert fact["value"] == "not known" and "another version" in fact["confirmed"]
     kept.rename(path)
     assert file_of(core, path) == str(path)
@@ -424,7 +424,7 @@ def test_cut_at_ten_places(kind: str, rng: random.Random, tmp_path: Path) -> Non
 def listed(target: str, status: int = 0) -> tuple[dict[int, tuple[int, str]], list[str]]:
     """Return {address: (size, state)} of all chunks, and the warnings."""
     found = ask("chunks", target, "--top=all", status=status)
-    return {row["address"]: (row["size"], row["state"]) for row in found["chunks"]}, found["warnings"]
+    return {row["address"]: (row["size"], row["state"]) for row in found["rows"]}, found["warnings"]
 
 
 def test_what_is_left_of_a_cut_core(rng: random.Random, tmp_path: Path) -> None:

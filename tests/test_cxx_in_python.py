@@ -45,7 +45,7 @@ def planted(text: str) -> dict[str, int]:
 
 def counts(pid: int) -> dict[str, int]:
     """Return how many blocks there are of each kind."""
-    return {row["type"]: row["count"] for row in ask("chunks", str(pid), "--by=type", "--top=all")["types"]}
+    return {row["type"]: row["count"] for row in ask("chunks", str(pid), "--by=type", "--top=all")["rows"]}
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -82,7 +82,7 @@ def test_blocks_by_address(built: tuple[Path, Path], rng: random.Random, tmp_pat
     with running(release_program(RELEASE, "loads_library", str(built[0]), rng.getrandbits(30)), tmp_path) as target:
         pid = str(target.pid)
         for kind in KINDS:
-            rows = ask("chunks", pid, f"--type={kind}", "--top=40")["chunks"]
+            rows = ask("chunks", pid, f"--type={kind}", "--top=40")["rows"]
             # Of a heap at low addresses a number may keep each of the few vectors from being proven.
             assert rows or kind == "std::vector items"
             for row in rng.sample(rows, min(3, len(rows))):

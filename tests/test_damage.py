@@ -91,7 +91,7 @@ def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
                 file.seek(memory.place(pointer))
                 file.write(random.randbytes(usable))
     assert ask("check", str(path))["damage"] == []
-    rows = ask("chunks", str(path), "--state=used,free,fast,tcache")["chunks"]
+    rows = ask("chunks", str(path), "--state=used,free,fast,tcache")["rows"]
     return Core(path, sorted((row["address"] - 16, row["size"], row["state"]) for row in rows))
 
 
@@ -144,7 +144,7 @@ FIELDS = ("top", "next", "mutex", "flags")
 def test_an_arena_itself(field: str, rng: random.Random, tmp_path: Path, core: Core) -> None:
     """A word of an arena's own: told there, and every other arena keeps its figures."""
     memory = Memory(Path(shutil.copy(core.path, tmp_path / "damaged")))
-    arenas = ask("arenas", str(core.path))["arenas"]
+    arenas = ask("arenas", str(core.path))["rows"]
     hit = rng.choice([row for row in arenas if row["index"] or field != "next"])
     with heap_of(str(core.path)) as heap:
         layout = heap.allocator(GlibcAllocator).malloc.arenas[0].layout
@@ -154,7 +154,7 @@ def test_an_arena_itself(field: str, rng: random.Random, tmp_path: Path, core: C
     memory.put(place, other_word(memory.word(place), mask, rng, lambda word: word in core.starts))
     answer = ask("check", str(memory.path), status=1)
     assert place in [row["address"] for row in answer["damage"]], answer["damage"][:10]
-    found = {row["address"]: row for row in ask("arenas", str(memory.path), status=1)["arenas"]}
+    found = {row["address"]: row for row in ask("arenas", str(memory.path), status=1)["rows"]}
     for row in arenas:
         same = {key: value for key, value in row.items() if key != "index"}
         assert row is hit or same == {key: found[row["address"]][key] for key in same}

@@ -18,7 +18,7 @@ from support.programs import KERNEL_CORE, PROCESS, Running, ask, c_program, runn
 NAMES = ("jemalloc", "tcmalloc_minimal", "mimalloc")
 # In jemalloc a freed block has nothing of jemalloc's own in it that a program could write over.
 CASES = [(name, how) for name in NAMES for how in ("twice", "written") if (name, how) != ("jemalloc", "written")]
-WALKED = {"jemalloc": "slabs", "tcmalloc_minimal": "spans", "mimalloc": "pages"}
+WALKED = {"jemalloc": "slabs", "tcmalloc_minimal": "spans", "mimalloc": "page_count"}
 # Where mimalloc names its page, whose structure lies elsewhere.
 OF_BLOCKS = ("jemalloc", "tcmalloc_minimal")
 

@@ -20,7 +20,7 @@ def test_copies_within_an_interpreter(release: str, rng: random.Random, tmp_path
     command = release_program(release, "values_of_interpreters", rng.getrandbits(30), COUNT)
     with running(command, tmp_path) as target:
         twice = int(target.stderr.split()[-1])
-        rows = ask("duplicates", str(target.pid), "--type=str", "--top=all")["duplicates"]
+        rows = ask("duplicates", str(target.pid), "--type=str", "--top=all")["rows"]
         page = ask("", str(target.pid))
     copied = [row for row in rows if "repeated value" in (row["text"] or "")]
     assert len(copied) == twice and {row["count"] for row in copied} <= {2}
@@ -34,10 +34,10 @@ def test_what_workers_may_change_is_not_promised(rng: random.Random, tmp_path: P
         strings, arrays = json.loads(target.stderr.splitlines()[-1])
         answer = json.loads(gdbheap(str(target.pid), "--children", "--json").stdout)
         text = gdbheap(str(target.pid), "--children").stdout
-    (advice,) = [row for row in answer["advice"] if row["id"] == "preload"]
+    (advice,) = [row for row in answer["savings"] if row["id"] == "preload"]
     # Of pymalloc's blocks a tenth may be rounding and pools' headers; a page may have other objects too.
-    assert 0.8 * strings <= advice["saves"] == advice["at_least"] <= 1.25 * strings
-    assert advice["at_most"] >= 0.8 * (strings + arrays)
+    assert 0.8 * strings <= advice["saves"] == advice["least_saved"] <= 1.25 * strings
+    assert advice["most_saved"] >= 0.8 * (strings + arrays)
     assert "is certain" not in text and "saves at least" in text
 
 

@@ -81,7 +81,7 @@ def test_in_a_report(target: Running, page: dict[str, Any], tmp_path: Path) -> N
 
 def test_in_processes(target: Running, page: dict[str, Any]) -> None:
     """Each member has its verdict and its holders."""
-    (member,) = ask("processes", str(target.pid))["processes"]
+    (member,) = ask("processes", str(target.pid))["rows"]
     assert held(member) == held(page) and member["verdict"].partition(":")[0] == page["verdict"].partition(":")[0]
     text = gdbheap("processes", str(target.pid)).stdout
     assert f"(pid {target.pid}): " in text and "Largest holder: cache, " in text

@@ -128,12 +128,12 @@ IDS = [f"{noun or 'heap'} {line}" for noun, line in ASKED]
 BEGIN_WITH_NAMES = ("sql", "record", "stacks")
 # Texts of ours, by which some renderers look up others; with one that they may be.
 OURS = {
-    "Setting.how": "set", "Setting.about": "tops", "Setting.name": "NAME", "Setting.by": "NAME", "Other.name": "NAME",
+    "Setting.how": "set", "Setting.memory": "tops", "Setting.name": "NAME", "Setting.by": "NAME", "Other.name": "NAME",
     "Other.whose": "malloc's", "Check.state": "ok", "Check.id": "mem", "Fact.fact": "glibc", "Group.name": "main arena",
     "Operation.id": "brk", "Line.name": "stacks", "Extent.figure": "rss", "Sums.allocator": "glibc",
     "Sums.emptied": "would go", "TableFile.name": "types", "Caught.function": "malloc", "GrowingBuffers.origin": "set",
     "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
-    "RuntimeMemory.kind": "go", "StatsRow.arena": "total", "StatsRow.what": "in use bytes",
+    "RuntimeMemory.kind": "go", "StatsRow.arena_name": "total", "StatsRow.what": "in use bytes",
     # What the first page begins with.
     "Member.verdict": "x (pid 7): 8.0 MiB resident.",
 }  # fmt: skip
@@ -185,7 +185,7 @@ class Targets:
     def types(self) -> list[dict[str, Any]]:
         """Return the types that the Python program made."""
         done = gdbheap("pyobjects", str(self.pid), "--top=all", "--json")
-        return [row for row in json.loads(done.stdout)["types"] if row["count"] in (40, 41)]
+        return [row for row in json.loads(done.stdout)["rows"] if row["count"] in (40, 41)]
 
     @property
     def type(self) -> str:
@@ -196,7 +196,7 @@ class Targets:
     def address(self) -> str:
         """Return the address of an object of such a type."""
         done = gdbheap("pyobjects", str(self.pid), "--list", "--top=all", "--json")
-        rows = json.loads(done.stdout)["objects"]
+        rows = json.loads(done.stdout)["rows"]
         return next(f"{row['address']:#x}" for row in rows if f"\n{FORGED}" in row["type"])
 
     @property
@@ -375,7 +375,7 @@ def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) ->
 
 
 RECORDS: tuple[tuple[str, Any, dict[str, Any]], ...] = (
-    ("growth", Growth, {"end": "asked", "operations": []}),
+    ("growth", Growth, {"why_ended": "asked", "operations": []}),
     ("catch", Catch, {}),
     ("top", Table, {}),
     ("contexts", Contexts, {}),
@@ -391,7 +391,7 @@ def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]
     for style in STYLES:
         answer = dataclasses.replace(evil.made(kind), **fixed)
         options = parse(command, ["malloc"] if noun == "catch" else [])[0]
-        result = Result(command, options, TargetInfo({}, WARNINGS, [], False, None), answer, answer)
+        result = Result(command, options, TargetInfo([], WARNINGS, [], False, None), answer, answer)
         found = harm(shown := presented(result, style)) + commands(shown)
         assert not found, found[:3]
         assert style.width is not None or not forged(shown), forged(shown)[:3]
@@ -404,7 +404,7 @@ def test_findings(rng: random.Random, kind: Any) -> None:
     for style in STYLES:
         finding = Finding(evil.name(), 1 << 30, evil.made(kind), [], {})
         answer = dataclasses.replace(evil.made(Ledger), findings=[finding])
-        result = Result(COMMANDS[""], Options(), TargetInfo({}, [], [], False, None), answer, answer)
+        result = Result(COMMANDS[""], Options(), TargetInfo([], [], [], False, None), answer, answer)
         found = harm(shown := presented(result, style)) + commands(shown)
         assert not found, found[:3]
         assert style.width is not None or not forged(shown), forged(shown)[:3]

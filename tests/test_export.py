@@ -99,20 +99,21 @@ def test_sums(target: Running, folders: dict[str, Path]) -> None:
     pid, folder = str(target.pid), folders[CSV]
     tables = {table.name: rows_of(CSV, folder, table.name) for table in TABLES}
     objects = ask("pyobjects", pid)
-    listed = [{key: value for key, value in row.items() if key not in ("absent", "mapped")} for row in objects["types"]]
+    columns = {"type": "type", "count": "count", "bytes": "own", "buffers": "buffers", "reached": "reached"}
+    listed = [{name: row[key] for name, key in columns.items()} for row in objects["rows"]]
     assert sorted(map(repr, tables["types"])) == sorted(map(repr, listed))
-    assert _sums(tables["blocks"]) == (objects["used"]["count"], objects["used"]["bytes"])
+    assert _sums(tables["blocks"]) == (objects["all_used"]["count"], objects["all_used"]["bytes"])
     by_type = Counter(row["type"] for row in tables["objects"])
     assert by_type == Counter({row["type"]: row["count"] for row in tables["types"] if row["count"]})
     assert Counter(row["type"] for row in tables["blocks"] if row["type"]) == by_type
     for row in tables["types"]:
         assert sum(one["size"] for one in tables["objects"] if one["type"] == row["type"]) == row["bytes"], row
     holes = ask("holes", pid, "--min=1")
-    assert _sums(tables["holes"]) == (holes["count"], holes["bytes"])
-    assert sum(row["resident"] for row in tables["holes"]) == holes["resident"]
-    arenas = ask("arenas", pid)["arenas"]
-    names = table_of("arenas").names
-    assert tables["arenas"] == [{name: row[name] for name in names} for row in arenas]
+    assert _sums(tables["holes"]) == (holes["count"], holes["total"]["bytes"])
+    assert sum(row["resident"] for row in tables["holes"]) == holes["total"]["resident"]
+    arenas = ask("arenas", pid)["rows"]
+    keys = {name: name.replace("_chunks", "_count") for name in table_of("arenas").names}
+    assert tables["arenas"] == [{name: row[key] for name, key in keys.items()} for row in arenas]
     lines = {row["id"]: row for row in ask("", pid, "--detail")["ledger"]}
     assert tables["ledger"] and all(lines[row["id"]]["resident"] == row["resident"] for row in tables["ledger"])
     (look,) = tables["snapshots"]
@@ -146,7 +147,7 @@ def test_references(target: Running, folders: dict[str, Path]) -> None:
     retained = [row for row in rows if row["address"] is not None]
     assert retained and all(objects[row["address"]]["retained"] == row["retained"] for row in retained)
     of_one = retained[0]["address"]
-    refs = ask("refs", f"{target.pid}", f"{of_one:#x}", "--top=all")["referrers"]
+    refs = ask("refs", f"{target.pid}", f"{of_one:#x}", "--top=all")["rows"]
     sources = {row["source"] for row in edges if row["target"] == objects[of_one]["block"]} - {None}
     known = {objects[row["address"]]["block"] for row in refs if row["address"] in objects}
     # An object that refers through a buffer of its own.
@@ -220,7 +221,7 @@ def test_without_python(rng: random.Random, tmp_path: Path) -> None:
         kinds = ask("chunks", str(target.pid), "--by=type")
     tables = tmp_path / "tables"
     types = {row["type"]: (row["count"], row["bytes"]) for row in rows_of(CSV, tables, "types")}
-    assert types == {row["type"]: (row["count"], row["bytes"]) for row in kinds["types"]}
+    assert types == {row["type"]: (row["count"], row["bytes"]) for row in kinds["rows"]}
     blocks = rows_of(CSV, tables, "blocks")
     assert _sums(blocks) == (kinds["total"]["count"], kinds["total"]["bytes"])
     assert Counter(row["type"] for row in blocks if row["type"]) == {name: count for name, (count, _) in types.items()}

@@ -40,7 +40,7 @@ def test_export(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "_in_parts", lambda look, *_rest: _fails() if look is looks[0] else [])
     parts: Any = ["pid"]
     found = export.export(looks, "/folder", "csv", parts)
-    assert found.looks == 2 and found.left_out == [f"process {pids[0]}: {FAULT}"] and not found.ok
+    assert found.look_count == 2 and found.left_out == [f"process {pids[0]}: {FAULT}"] and not found.ok
     with pytest.raises(ValueError, match="of one"):
         export.export(looks[:1], "/folder", "csv", parts)
 

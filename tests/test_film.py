@@ -75,15 +75,15 @@ def test_each_picture_is_the_map_after_its_call(rng: random.Random, tmp_path: Pa
     log = _log(tmp_path, str(build("recorder")), *map(str, numbers), str(tmp_path / "table"))
     film = _film(log, tmp_path / "film", "--every=4000")
     paths = sorted((tmp_path / "film").glob("frame-*.svg"))
-    assert len(paths) == film["frames"] > 3 and film["every"] == 4000
+    assert len(paths) == film["pictures"] > 3 and film["every"] == 4000
     pictures = [Picture(path) for path in paths]
     assert len({picture.size for picture in pictures}) == 1
     assert len({tuple(sorted(picture.rows.items())) for picture in pictures}) == 1
-    for number in rng.sample(range(film["frames"] - 1), 2):
+    for number in rng.sample(range(film["pictures"] - 1), 2):
         with waiting(log, str(4000 * (number + 1)), "--fill") as (pid, _calls):
             shown = json.loads(gdbheap("map", str(pid), f"--cell={film['cell']}", "--json").stdout)
         compared = 0
-        for group in shown["groups"]:
+        for group in shown["rows"]:
             if group["kind"] == "other":
                 continue
             for one in group["cells"]:
@@ -108,7 +108,7 @@ def test_the_page_plays_them_without_a_network(tmp_path: Path) -> None:
     page = (folder / "index.html").read_text()
     (listed,) = re.findall(r"const frames = (.*);", page)
     files = [file for file, _ in json.loads(listed)]
-    assert files == sorted(path.name for path in folder.glob("*.svg")) and len(files) == film["frames"]
+    assert files == sorted(path.name for path in folder.glob("*.svg")) and len(files) == film["pictures"]
     assert not re.search(r"https?:|//[a-z]|src=\"[^\"]|href=", page)
     assert {path.name for path in folder.iterdir()} == {*files, "index.html"}
 

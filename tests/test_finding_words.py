@@ -167,7 +167,7 @@ def test_written_and_read_back(kind: type[Any], rng: random.Random) -> None:
 def test_the_keys_of_a_document() -> None:
     """Those of the reference, in its order; a figure that is not known is left out."""
     one = finding(Cycles(3, None, "T", 5 * MIB, False, None, None))
-    keys = ["id", "bytes", "text", "advice", "figures", "commands", "environment", "within", "doubtful"]
+    keys = ["id", "bytes", "text", "advice", "figures", "commands", "environment", "within", "is_doubtful"]
     assert list(vars(keys_of(one))) == keys and keys_of(one).figures == {"objects": 3}
     stacks = keys_of(finding(Stacks(9, 2 * MIB, 77, "worker"))).figures
     assert list(stacks.items()) == [("threads", 9), ("largest", 2 * MIB)]

@@ -109,7 +109,7 @@ def fleet(folder: Path, hosts: int, workers: int) -> Iterator[Fleet]:
                 pids = [str(process.pid) for process in started]
                 done = gdbheap("export", *pids, "-o", str(found.folder), keys, TABLES, "--json")
                 assert done.returncode == 0, done.stderr
-                assert json.loads(done.stdout)["looks"] == workers
+                assert json.loads(done.stdout)["look_count"] == workers
         yield found
 
 
@@ -164,7 +164,7 @@ def check(found: Fleet, answers: dict[str, list[list[Any]]]) -> None:
     assert by_release == {release: releases.count(release) for release in set(releases)}
     trims = {(row[0], row[1]): row[3] for row in answers["How much would malloc_trim() give back, on each host?"]}
     host = min(found.workers)
-    now = sum(ask("", str(process.pid))["trim"] for process in found.workers[host])
+    now = sum(ask("", str(process.pid))["reclaimable"] for process in found.workers[host])
     assert trims[DAYS[-1], host] == now
     everywhere = {row[0]: row[1] for row in answers["Which types hold the most, everywhere?"]}
     assert everywhere["__main__.Everywhere"] == len(releases)
@@ -180,7 +180,7 @@ def test_again_and_left_out(small: Fleet, tmp_path: Path) -> None:
     keys = "--partition=host=x/../y,pid"
     for _ in range(2):
         done = gdbheap("export", pid, "999999999", "-o", str(folder), keys, "--tables=types", "--json")
-        assert done.returncode == 0 and json.loads(done.stdout)["looks"] == 1, done.stderr
+        assert done.returncode == 0 and json.loads(done.stdout)["look_count"] == 1, done.stderr
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
     assert files == [f"{name}/host=x%2F..%2Fy/pid={pid}/data.parquet" for name in ("snapshots", "types")]
     assert sorted(os.listdir(folder)) == ["snapshots", "types"]
@@ -245,7 +245,7 @@ def test_bucket(small: Fleet, tmp_path: Path) -> None:
         fetched = subprocess.run([python, "-c", fetch], capture_output=True, text=True, env=environment_of_boto)
         assert fetched.returncode == 0, fetched.stderr
         stored = json.loads(fetched.stdout)
-        assert stored.keys() == {f"heaps/{table['file']}" for table in json.loads(done.stdout)["tables"]}
+        assert stored.keys() == {f"heaps/{table['file']}" for table in json.loads(done.stdout)["rows"]}
         types = f"types/host=web1/pid={pid}/data.parquet"
         assert stored[f"heaps/{types}"] == hashlib.sha256((tmp_path / "heaps" / types).read_bytes()).hexdigest()
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import programs
+from support.other_sizes import others
 from support.programs import Running, ask, running
 from support.tables import held, program
 
@@ -25,9 +26,9 @@ SMALL = 512
 def listed(target: Running, state: str) -> dict[str, Any]:
     """Return the whole list of blocks in that state."""
     answer = ask("chunks", str(target.pid), f"--state={state}", "--sort=address", "--top=0", "--max-stop=60")
-    assert {row["state"] for row in answer["chunks"]} <= {state}
-    assert answer["count"] == len(answer["chunks"])
-    assert answer["bytes"] == sum(row["size"] for row in answer["chunks"])
+    assert {row["state"] for row in answer["rows"]} <= {state}
+    assert answer["count"] == len(answer["rows"])
+    assert answer["total"]["bytes"] == sum(row["size"] for row in answer["rows"])
     return answer
 
 
@@ -52,22 +53,22 @@ def test_states(name: str, rng: random.Random, tmp_path: Path) -> None:
         after = held(tmp_path)[1]
         said = cached_bytes(target, tmp_path)
         free, cached, used = (listed(target, state) for state in ("free", "tcache", "used"))
-        sizes = ask("sizes", str(target.pid), "--top=0")["others"]
+        sizes = others(ask("sizes", str(target.pid), "--top=0"))
     live = {pointer for pointer, *_ in after}
-    places = {row["address"] for row in (*free["chunks"], *cached["chunks"])}
-    assert live <= {row["address"] for row in used["chunks"]} | _aligned(name, live, used) and not live & places
+    places = {row["address"] for row in (*free["rows"], *cached["rows"])}
+    assert live <= {row["address"] for row in used["rows"]} | _aligned(name, live, used) and not live & places
     pages = {(pointer // PAGE, usable) for pointer, usable, _ in after if usable <= SMALL}
     gone = [pointer for pointer, usable, _ in before if pointer not in live and (pointer // PAGE, usable) in pages]
     assert gone and not set(gone) - places - _aligned(name, set(gone), free)
     assert said is None or cached["bytes"] == said
-    assert sum(row["total"]["free"] for row in sizes) == free["count"] + cached["count"]
+    assert sum(row["total"]["free_count"] for row in sizes) == free["count"] + cached["count"]
 
 
 def _aligned(name: str, pointers: set[int], listed: dict[str, Any]) -> set[int]:
     """Return those that lie inside of blocks: mimalloc gives aligned ones so."""
     if name != "mimalloc":
         return set()
-    rows = listed["chunks"]
+    rows = listed["rows"]
     starts = [row["address"] for row in rows]
     found = set()
     for pointer in pointers:

@@ -27,6 +27,7 @@ from support.programs import (
     python_program,
     running,
     steady,
+    whole_lists,
 )
 
 pytestmark = needs_gdb
@@ -72,7 +73,7 @@ def test_same_answers_as_in_a_shell(
             gdb([*attached(started), "-batch"], environment)
         where = started.as_form(form)
         words = attached(started) if form == PROCESS else ["-c", where]
-        commands = [f"heap {line} --json" for line in ASKED]
+        commands = [" ".join(["heap", line, *whole_lists(*line.split()), "--json"]) for line in ASKED]
         done = batch(words, commands, environment)
         assert done.returncode == 0, done.stderr
         for line, ours in zip(ASKED, documents(done)):
@@ -112,7 +113,7 @@ def test_lines_to_paste(rng: random.Random, environment: dict[str, str], tmp_pat
 
 def test_address_is_any_expression(target: Running, environment: dict[str, str]) -> None:
     """What gdb can compute is an address; the same block as by its number."""
-    hole = ask("holes", str(target.pid), "--min=64K", "--top=1")["holes"][0]
+    hole = ask("holes", str(target.pid), "--min=64K", "--top=1")["rows"][0]
     held = hole["after"]["address"]
     commands = [f"heap at {held} --json", f"heap at (char *){held:#x} - 16 + 0x10 --json", f"heap at --json {held:#x}"]
     done = batch(attached(target), commands, environment)
@@ -360,12 +361,12 @@ def test_ctrl_c(environment: dict[str, str], tmp_path: Path) -> None:
     script.write_text(CTRL_C)
     with running(python_program("stripped", "pools", 1, 300_000), tmp_path) as started:
         load = ["-x", "gdbheap", "-x", str(script)]
-        commands = ["heap pyobjects", LATER, "heap pools --json"]
+        commands = ["heap pyobjects", LATER, "heap pools --top=all --json"]
         done = gdb([*attached(started), "-batch", *load, *executed(commands)], environment)
         assert "PRESSED 1" in done.stdout
         assert len(own_lines(done)) == 1 and "interrupted" in own_lines(done)[0], done.stderr
         assert done.returncode == 1
-        assert documents(done)[0]["classes"] == ask("pools", str(started.pid))["classes"]
+        assert documents(done)[0]["rows"] == ask("pools", str(started.pid))["rows"]
         assert runs(started.pid)
 
 

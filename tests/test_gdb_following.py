@@ -81,7 +81,7 @@ def test_stands_at_the_call(function: str, rng: random.Random, environment: dict
         assert runs(target.pid) and patched(target.pid, before) == 0 and blocked(target) == mask
         target.go_on()
     answer = documents(subprocess.CompletedProcess([], 0, out, errors))[0]
-    (call,) = answer["calls"]
+    (call,) = answer["rows"]
     assert [frame["name"] for frame in call["frames"]][-2:] == ["wanted", function]
     assert "received signal" not in out
     first, second, symbol = [line for line in out.splitlines() if line.startswith(("0x", function, "__"))][-3:]
@@ -107,7 +107,7 @@ def test_growth(rng: random.Random, environment: dict[str, str], tmp_path: Path)
     rows = {row["id"]: [row["calls"], row["bytes"]] for row in answer["operations"]}
     assert rows["mremap"] == truth["mremap"] and rows["munmap"] == truth["munmap"]
     assert [answer["brk"]["calls"], answer["brk"]["bytes"]] == truth["brk"]
-    assert answer["unseen"] == {"grown": 0, "gone": 0, "stacks": 0}
+    assert answer["unseen"] == {"came": 0, "went": 0, "by_stacks": 0}
 
 
 def test_survives_gdb_killed(rng: random.Random, environment: dict[str, str], tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_range_of_malloc(program: Path, environment: dict[str, str], tmp_path: P
 def test_arena_locked(program: Path, environment: dict[str, str], tmp_path: Path) -> None:
     """A held mutex: refused, naming the arena."""
     with running([str(program)], tmp_path) as started:
-        address = ask("arenas", str(started.pid))["arenas"][0]["address"]
+        address = ask("arenas", str(started.pid))["rows"][0]["address"]
         locked, free = (f"set var *(int *) {address} = {value}" for value in (1, 0))
         done = batch(["-p", str(started.pid)], [locked, "heap stats --json", free], environment)
         refused(done, "mutex", f"{address:#x}")

@@ -32,11 +32,11 @@ def trim(target: Running, environment: dict[str, str], *options: str) -> Done:
 
 def check(answer: dict[str, Any], before: int, after: int) -> None:
     """What was done is what was predicted, in all and in each arena, and what the kernel says."""
-    for ours, theirs in ((answer["before"], before), (answer["after"], after)):
+    for ours, theirs in ((answer["rss_before"], before), (answer["rss_after"], after)):
         assert theirs <= ours <= theirs + 2 * kernel.PAGE, "gdb's breakpoints are on pages of code, which it copies"
-    assert answer["actual"] == answer["before"] - answer["after"]
+    assert answer["actual"] == answer["rss_before"] - answer["rss_after"]
     assert abs(answer["predicted"] - answer["actual"]) <= max(64 << 10, answer["actual"] // 50), answer
-    for row in answer["arenas"]:
+    for row in answer["rows"]:
         assert abs(row["predicted"] - row["actual"]) <= 2 * kernel.PAGE, row
 
 
@@ -60,7 +60,7 @@ def test_done_in_gdb(name: str, environment: dict[str, str], rng: random.Random,
         assert done.returncode == 0, done.stderr
         (answer,) = documents(done)
         check(answer, before, kernel.anonymous(target.pid))
-        assert answer["predicted"] == predicted["predicted"] > 1 << 20 and answer["released"] is True
+        assert answer["predicted"] == predicted["predicted"] > 1 << 20 and answer["has_released"] is True
         assert runs(target.pid)
         assert (state(target.pid)[0], state(target.pid)[2]) == kept
         assert ask("check", str(target.pid))["ok"] is True
@@ -117,7 +117,7 @@ def test_thread_inside_malloc(environment: dict[str, str], tmp_path: Path) -> No
 def test_arena_locked(environment: dict[str, str], rng: random.Random, tmp_path: Path) -> None:
     """A held mutex: refused, naming the arena; nothing is given back."""
     with running(commands(rng)["nine arenas"], tmp_path) as target:
-        row = rng.choice(ask("arenas", str(target.pid))["arenas"])
+        row = rng.choice(ask("arenas", str(target.pid))["rows"])
         locked, free = (f"set var *(int *) {row['address']} = {value}" for value in (1, 0))
         before = kernel.anonymous(target.pid)
         done = batch(["-p", str(target.pid)], [locked, "heap trim --yes --json", free], environment)
@@ -145,7 +145,7 @@ def test_a_core_cannot_be_trimmed(environment: dict[str, str], rng: random.Rando
     shell = gdbheap("trim", str(core), "--yes")
     assert (done.returncode, shell.returncode) == (2, 2)
     assert len(own_lines(done)) == len(shell.stderr.splitlines()) == 1
-    assert documents(batch(["-c", str(core)], ["heap trim --json"], environment))[0]["whole"] > 1 << 20
+    assert documents(batch(["-c", str(core)], ["heap trim --json"], environment))[0]["total"]["pages"] > 1 << 20
 
 
 def test_no_gdb(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ def test_in_cores(form: str, rng: random.Random, tmp_path: Path) -> None:
             found = explained(target.as_form(form), addresses)
         for address, name in some_of(truth).items():
             assert found[address].certain and found[address].expression == live[address].expression, name
-            assert [one.address for one in found[address].chain] == [one.address for one in live[address].chain], name
+            assert [one.address for one in found[address].rows] == [one.address for one in live[address].rows], name
 
 
 @needs_gdb

@@ -54,7 +54,7 @@ def from_function(answer: dict[str, Any], name: str, system_call: str) -> tuple[
     """Return the calls and bytes of stacks whose two innermost frames are these."""
     found = [
         (row["calls"], row["bytes"])
-        for row in answer["stacks"]
+        for row in answer["sites"]
         if len(row["frames"]) > 1
         and row["frames"][-2]["name"] == name
         and row["frames"][-1]["name"].lstrip("_").startswith(system_call)
@@ -82,7 +82,7 @@ def test_schedule(caught: tuple[int, ...], rng: random.Random, tmp_path: Path) -
     assert (answer["brk"]["calls"], answer["brk"]["bytes"]) == tuple(truth["brk"])
     assert truth["handled"] == 0
     assert answer["cost"]["stops"] == sum(calls for calls, _ in found.values())
-    assert sum(row["bytes"] for row in answer["stacks"]) == answer["brk"]["bytes"] + answer["mmap"]["bytes"]
+    assert sum(row["bytes"] for row in answer["sites"]) == answer["brk"]["bytes"] + answer["mmap"]["bytes"]
     check_distribution(answer)
 
 
@@ -102,8 +102,8 @@ def test_mappings_agree(rng: random.Random, tmp_path: Path) -> None:
             for _ in range(5):
                 target.go_on()
             answer = follower.answer()
-    assert answer["unseen"] == {"grown": 0, "gone": 0, "stacks": 0}
-    assert answer["stacks"] == []
+    assert answer["unseen"] == {"came": 0, "went": 0, "by_stacks": 0}
+    assert answer["sites"] == []
 
 
 def test_three_signals_handled(rng: random.Random, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_as_strace(command: list[str], tmp_path: Path) -> None:
     counted = count_by_strace(quiet, tmp_path / "strace")
     profile = tmp_path / "pprof"
     files = ["--folded", str(tmp_path / "folded"), "--pprof", str(profile)]
-    answer = Follower("growth", *files, "--", *quiet).ends()
+    answer = Follower("growth", *files, "--top=all", "--", *quiet).ends()
     rows = by_id(answer)
     assert sum(calls for calls, _ in rows.values()) == sum(calls for calls, _ in counted.values())
     for name in ("mmap", "munmap", "brk"):
@@ -150,7 +150,7 @@ def test_as_strace(command: list[str], tmp_path: Path) -> None:
         assert "alloc_objects/count alloc_space/bytes" in samples
         rows = re.findall(r"^\s+(\d+)\s+(\d+): ", samples, re.MULTILINE)
         assert sum(int(size) for _calls, size in rows) == sum(folded)
-        assert sum(int(calls) for calls, _size in rows) == sum(row["calls"] for row in answer["stacks"])
+        assert sum(int(calls) for calls, _size in rows) == sum(row["calls"] for row in answer["sites"])
 
 
 def count_by_strace(command: Sequence[str], path: Path) -> dict[str, tuple[int, int]]:
@@ -226,7 +226,7 @@ def test_readers_of_very_many_processes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(following_growth, "MAX_READERS", 4)
     program = Program([sys.executable, "-I", "-c", FORKS])
     answer = following_growth.follow(program, following_growth.Course(), lambda _places: None)
-    assert sum(stack.calls for stack in answer.stacks if stack.bytes >= 1 << 20) >= 30
+    assert sum(stack.calls for stack in answer.sites if stack.bytes >= 1 << 20) >= 30
     assert most <= 6
 
 
@@ -353,7 +353,7 @@ def test_end_of_the_process(rng: random.Random, tmp_path: Path) -> None:
             target.process.kill()
             target.process.wait()
             answer = follower.ends()
-    assert answer["end"] == "gone" and answer["mmap"]["calls"] > 0
+    assert answer["why_ended"] == "gone" and answer["mmap"]["calls"] > 0
 
 
 FUNCTIONS = ("malloc", "calloc", "realloc", "free")
@@ -373,13 +373,13 @@ def test_catch(function: str, rng: random.Random, tmp_path: Path) -> None:
         assert patched(target.pid, before) == 0
         target.go_on()
     expected = {"malloc": 6, "calloc": 3, "realloc": 3, "free": 12}[function]
-    assert len(answer["calls"]) == expected
-    for call in answer["calls"]:
+    assert len(answer["rows"]) == expected
+    for call in answer["rows"]:
         assert [frame["name"] for frame in call["frames"]][-2:] == ["wanted", function]
         if function == "free":
-            assert chunk_size(size) <= call["size"] <= max(chunk_size(size) + 16, -(-(size + 16) // PAGE) * PAGE)
+            assert chunk_size(size) <= call["asked"] <= max(chunk_size(size) + 16, -(-(size + 16) // PAGE) * PAGE)
         else:
-            assert call["size"] == size
+            assert call["asked"] == size
         assert (call["address"] is None) == (function in ("malloc", "calloc"))
 
 
@@ -396,22 +396,23 @@ def test_catch_range(rng: random.Random, tmp_path: Path) -> None:
         with following(target.pid, *arguments) as follower:
             target.go_on()
             answer = follower.ends()
-        assert [call["size"] for call in answer["calls"]] == [size]
+        assert [call["asked"] for call in answer["rows"]] == [size]
         with following(target.pid, "catch", str(target.pid), "malloc", f"--min={size + 1}") as follower:
             target.go_on()
-            assert follower.answer()["calls"] == []
+            assert follower.answer()["rows"] == []
 
 
 def test_catch_keeps_registers(rng: random.Random, tmp_path: Path) -> None:
     """A call is made with the registers that it was made with, whether it is caught or not."""
     size, calls = rng.randrange(1, 1 << 40), 300_000
     with running(c_program("enters", size, rng.randrange(1, 1 << 30)), tmp_path) as target:
-        with following(target.pid, "catch", str(target.pid), "realloc", f"--size={size}", "--count=0") as follower:
+        arguments = ("catch", str(target.pid), "realloc", f"--size={size}", "--count=0", "--top=all")
+        with following(target.pid, *arguments) as follower:
             for _ in range(3):
                 target.go_on()
             answer = follower.answer()
         assert said(target) == {"calls": calls, "wrong": 0}
-    assert len(answer["calls"]) == calls // 1000
+    assert len(answer["rows"]) == calls // 1000
 
 
 def await_rest(pid: int) -> None:
@@ -462,11 +463,11 @@ def test_catch_what_grows(rng: random.Random, tmp_path: Path) -> None:
         with following(target.pid, "catch", str(target.pid), "malloc", "--grows", "--count=0") as follower:
             target.go_on()
             answer = follower.answer()
-    assert answer["calls"]
-    for call in answer["calls"]:
+    assert answer["rows"]
+    for call in answer["rows"]:
         names = [frame["name"] for frame in call["frames"]]
-        assert "malloc" in names and call["grown"] > 0 and call["size"] is None
-    assert any("wanted" in [frame["name"] for frame in call["frames"]] for call in answer["calls"])
+        assert "malloc" in names and call["grown"] > 0 and call["asked"] is None
+    assert any("wanted" in [frame["name"] for frame in call["frames"]] for call in answer["rows"])
 
 
 def test_catch_of_what_is_none(tmp_path: Path) -> None:

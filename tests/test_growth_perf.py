@@ -25,7 +25,7 @@ from gdbheap.host.procfs import STATE, stat_fields
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.growth import render
 
-NO_GROWTH = {"grown": 0, "gone": 0, "stacks": 0}
+NO_GROWTH = {"came": 0, "went": 0, "by_stacks": 0}
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 # Rounds of a schedule whose calls, with 8 KiB of stack each, fit into the ring of one processor: none can be lost.
 FEW, MANY = 8, 40
@@ -66,7 +66,7 @@ def by_id(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 def by_stack(answer: dict[str, Any]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Return {names of frames: (calls, bytes)}."""
-    return {tuple(frame["name"] for frame in row["frames"]): (row["calls"], row["bytes"]) for row in answer["stacks"]}
+    return {tuple(frame["name"] for frame in row["frames"]): (row["calls"], row["bytes"]) for row in answer["sites"]}
 
 
 def suspend(follower: Follower) -> None:
@@ -114,7 +114,7 @@ def test_schedule(rng: random.Random, tmp_path: Path) -> None:
             answer = follower.answer()
         check_table(answer, said(target))
     assert answer["cost"] == {"stops": 0, "stood": 0.0, "held": 0.0}
-    assert (answer["end"], answer["stacks"]) == ("asked", [])
+    assert (answer["why_ended"], answer["sites"]) == ("asked", [])
 
 
 def test_stacks_as_when_it_stands(rng: random.Random, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_end_of_the_process(rng: random.Random, tmp_path: Path) -> None:
         target.process.kill()
         target.process.wait()
         answer = follower.ends()
-    assert (answer["end"], answer["unseen"], answer["lost"]) == ("gone", None, 0)
+    assert (answer["why_ended"], answer["unseen"], answer["lost"]) == ("gone", None, 0)
     assert from_map(answer) == tuple(truth["mmap"])
 
 
@@ -230,7 +230,7 @@ def test_another_program(tmp_path: Path) -> None:
                 answer = follower.ends()
         finally:
             process.kill()
-    assert answer["end"] == "exec" and not any(row["id"] == "mmap.file" for row in answer["operations"])
+    assert answer["why_ended"] == "exec" and not any(row["id"] == "mmap.file" for row in answer["operations"])
 
 
 def test_survives_kills(rng: random.Random, tmp_path: Path) -> None:

@@ -146,14 +146,14 @@ def test_sums(written: tuple[str, Path]) -> None:
     named = Counter(names[node["name"]] for node in nodes if node["self_size"])
     if SECRET in Path(f"/proc/{pid}/cmdline").read_text():
         objects = ask("pyobjects", pid)
-        used = objects["used"]["bytes"]
-        counts = {row["type"]: row["count"] for row in objects["types"] if row["count"]}
+        used = objects["all_used"]["bytes"]
+        counts = {row["type"]: row["count"] for row in objects["rows"] if row["count"]}
         living = [node for node in nodes if kinds[node["type"]] in ("object", "string") and node["self_size"]]
         assert Counter(names[node["name"]] for node in living) == counts
     else:
         found = ask("chunks", pid, "--by=type")
         used = found["total"]["bytes"]
-        assert all(named[row["type"]] == row["count"] for row in found["types"])
+        assert all(named[row["type"]] == row["count"] for row in found["rows"])
     assert sum(node["self_size"] for node in nodes) == used
 
 

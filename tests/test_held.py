@@ -21,7 +21,7 @@ def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None
         rows = [line.split() for line in target.stderr.splitlines()]
         regions = [(int(at, 16), int(size), kept == "1") for at, size, kept in rows]
         asked = rng.sample(regions, 8)
-        words = {at: ask("at", str(target.pid), hex(at))["mapping"]["owner"] for at, _size, _kept in asked}
+        words = {at: ask("at", str(target.pid), hex(at))["mapping"]["whose"] for at, _size, _kept in asked}
     kept = sorted((at, at + size) for at, size, is_kept in regions if is_kept)
     assert found == {"keeper": kept}
     (finding,) = (finding for finding in answer["findings"] if finding["id"] == "other-held")

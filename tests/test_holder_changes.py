@@ -53,7 +53,7 @@ def test_a_part_counts_for_the_whole() -> None:
     before, after = look(row("S", 10 * MIB)), look(row("S", 4 * MIB), row("S['c']", 9 * MIB), row("S.x", 3 * MIB))
     (change,) = changes(before, after)
     assert (change.path, change.bytes, change.looks) == ("S", 6 * MIB, [10 * MIB, 16 * MIB])
-    assert change.parts == ["S.x", "S['c']"] and not change.at_least
+    assert change.split_paths == ["S.x", "S['c']"] and not change.at_least
     (back,) = changes(after, before)
     assert back.bytes == -change.bytes
 

@@ -227,7 +227,7 @@ def test_looped_chains_elsewhere(tmp_path: Path) -> None:
     with running([interpreter_of("stripped"), "-I", "-c", ODD % LOOPED_CHAINS], tmp_path, preload) as target:
         core = target.kernel_core()
     check("pyobjects", core, (0, 1), "--type=collections.deque")
-    (row,) = ask("pyobjects", str(core), "--type=collections.deque")["types"]
+    (row,) = ask("pyobjects", str(core), "--type=collections.deque")["rows"]
     assert row["count"] == 20 and row["buffers"] == 20 * 3 * 66 * 8
 
 

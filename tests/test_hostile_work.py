@@ -509,8 +509,8 @@ def test_threads_share_a_walk_of_the_graph(rng: random.Random) -> None:
     )
     interpreter = SimpleNamespace(threads=SimpleNamespace(states=states))
     heap = SimpleNamespace(python=SimpleNamespace(references=references, interpreter=interpreter))
-    found = answers_of_threads(cast(Any, heap)).threads
-    assert [[running.retained for running in thread.frames] for thread in found] == [[5] * count for count in counts]
+    found = answers_of_threads(cast(Any, heap)).rows
+    assert [[running.retained for running in thread.running] for thread in found] == [[5] * count for count in counts]
     assert asked == {"together": 2, "alone": 1, "types": 1}
 
 
@@ -711,8 +711,8 @@ def test_instructions_for_each_frame(tmp_path: Path) -> None:
     """Two hundred calls of a function whose entry for unwinding has 2.5 MB of instructions: all together take no more
     than 256 MB of them."""
     with running(c_program("many_rules", 200), tmp_path) as target:
-        (thread,) = ask("threads", str(target.pid), "--c-frames")["threads"]
-    called = [frame["function"] for frame in thread["frames"]]
+        (thread,) = ask("threads", str(target.pid), "--c-frames")["rows"]
+    called = [frame["function"] for frame in thread["running"]]
     assert called.count("deep") == (256 << 20) // (20_000 * 64 * 2 + 1024)
 
 
@@ -923,8 +923,8 @@ def test_calls_that_are_followed(monkeypatch: pytest.MonkeyPatch, rng: random.Ra
     assert many < 4 * few
     found = sums.growth(following, 1.0, False)
     assert (found.mmap.calls, sum(share.calls for share in found.mmap.sizes)) == (2000, 2000)
-    assert len(found.stacks) == 10 and found.other_stacks.calls == 1990
-    assert found.other_stacks.bytes + sum(stack.bytes for stack in found.stacks) == found.mmap.bytes
+    assert len(found.sites) == 10 and found.other_stacks.calls == 1990
+    assert found.other_stacks.bytes + sum(stack.bytes for stack in found.sites) == found.mmap.bytes
 
 
 @pytest.mark.parametrize("access", [3, 0])
@@ -950,7 +950,7 @@ def test_ranges_that_are_never_unmapped(access: int, monkeypatch: pytest.MonkeyP
     kept = sums._processes[1]
     assert max(len(kept.expected.ranges()), len(kept.memory._reserved.ranges())) <= 2 * most
     whole, cut = answers
-    assert whole.unseen.gone == most * page and not whole.is_cut
+    assert whole.unseen.went == most * page and not whole.is_cut
     assert cut.unseen is None and cut.is_cut
     said = [words_of_growth.render(answer, 0, False, Style()) for answer in answers]
     assert ["no longer followed" in text for text in said] == [False, True]

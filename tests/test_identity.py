@@ -183,7 +183,7 @@ def test_family(target: Swapped) -> None:
     target.swap()
     assert held.now() == [os.getpid()]
     found = family(held.named(), 1.0, quick=True)
-    assert {member.pid: member.note for member in found.processes}[target.pid] == "it has ended"
+    assert {member.pid: member.note for member in found.rows}[target.pid] == "it has ended"
 
 
 def test_found_by_name(target: Swapped) -> None:
@@ -387,7 +387,7 @@ def test_user(tmp_path: Path, rng: random.Random) -> None:
         for words, expected in ((["--user=0"], {ours.pid, again.pid}), (["--user=root"], {ours.pid, again.pid}),
                                 ([f"--user={UNNAMED}"], {theirs.pid})):  # fmt: skip
             done = gdbheap("processes", f"--name={name}", "--quick", "--json", *words)
-            assert {row["pid"] for row in json.loads(done.stdout)["processes"]} == expected
+            assert {row["pid"] for row in json.loads(done.stdout)["rows"]} == expected
         for command in (("processes", "--user=root"), ("record", "--user=0"), ("watch", "--rss=1G", "--user=0")):
             done = gdbheap(*command)
             assert done.returncode == 2 and "--name or --cgroup" in done.stderr

@@ -30,13 +30,14 @@ def expected_arena(arena: Arena) -> dict[str, object]:
     bins = [{"kind": kind, "chunks": arena.count(state), "bytes": arena.bytes(state)} for kind, state in kinds]
     sizes = {name: arena.bytes(name) for name in ("free", "fast", "tcache", "top")}
     in_use = arena.system - sizes["free"] - sizes["fast"] - sizes["top"]
-    counts = {"used_chunks": arena.count("used"), "free_chunks": arena.count(*FREE_STATES)}
+    counts = {"used_count": arena.count("used"), "free_count": arena.count(*FREE_STATES)}
     return {"address": arena.address, "system": arena.system, "in_use": in_use, **sizes, **counts, "bins": bins}
 
 
 def arena_rows(answer: dict[str, Any]) -> list[dict[str, object]]:
     """Return the rows of `heap arenas` without what only numbers or lists heaps."""
-    return [{key: row[key] for key in row if key not in ("index", "heaps")} for row in answer["arenas"]]
+    keys = ("address", "system", "in_use", "free", "fast", "tcache", "top", "used_count", "free_count", "bins")
+    return [{key: row[key] for key in keys} for row in answer["rows"]]
 
 
 def compare(heap: Heap, image: Image) -> None:
@@ -93,10 +94,10 @@ def test_answers(glibc: Glibc, rng: random.Random, tmp_path: Path) -> None:
     expected = {arena.address: expected_arena(arena) for arena in image.arenas}
     assert {row["address"]: row for row in arena_rows(answer)} == expected
     mapped = sum(chunk.size for chunk in image.mapped)
-    assert answer["mmapped"] == {"count": len(image.mapped), "bytes": mapped}
+    assert answer["mmapped_chunks"] == {"count": len(image.mapped), "bytes": mapped}
     assert answer["total"]["system"] == sum(arena.system for arena in image.arenas) + mapped
     holes = ask("holes", core, "--min=1", "--top=1000000")
-    assert [(hole["address"], hole["size"]) for hole in holes["holes"]] == image.holes()
+    assert [(hole["address"], hole["size"]) for hole in holes["rows"]] == image.holes()
     assert ask("check", core)["ok"] is True
 
 
@@ -141,8 +142,8 @@ def test_program_without_malloc(tmp_path: Path) -> None:
     """A real one, on the glibc of this machine."""
     with running(c_program("idle"), tmp_path) as target:
         answer = ask("arenas", str(target.pid))
-        assert [(row["system"], row["used_chunks"]) for row in answer["arenas"]] == [(0, 0)]
-        assert answer["mmapped"] == {"count": 0, "bytes": 0}
+        assert [(row["system"], row["used_count"]) for row in answer["rows"]] == [(0, 0)]
+        assert answer["mmapped_chunks"] == {"count": 0, "bytes": 0}
         assert ask("check", str(target.pid))["ok"] is True
 
 

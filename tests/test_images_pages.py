@@ -53,7 +53,7 @@ def test_every_chunk(page: int, shape: str, rng: random.Random, tmp_path: Path) 
         compare(heap, image)
     answer = ask("arenas", core)
     assert {row["address"]: row for row in arena_rows(answer)} == {a.address: expected_arena(a) for a in image.arenas}
-    assert answer["mmapped"] == {"count": len(image.mapped), "bytes": sum(chunk.size for chunk in image.mapped)}
+    assert answer["mmapped_chunks"] == {"count": len(image.mapped), "bytes": sum(chunk.size for chunk in image.mapped)}
     assert ask("check", core)["ok"] is True
 
 
@@ -134,7 +134,7 @@ def test_trim(page: int, rng: random.Random, tmp_path: Path) -> None:
     """What malloc_trim() would release of each arena without its top, and how much of that is there."""
     image = sparse_image(rng, rng.choice(SHAPES), page)
     answer = ask("trim", str(image.save(tmp_path / "core")), "--pad=1T")
-    found = {row["address"]: (row["whole"], row["predicted"]) for row in answer["arenas"]}
+    found = {row["address"]: (row["pages"], row["predicted"]) for row in answer["rows"]}
     for arena in image.arenas:
         stretches = [stretch for stretch in arena.stretches if not joins_top(stretch, set())]
         if len(stretches) == len(arena.stretches):
@@ -154,7 +154,7 @@ def test_pins(page: int, rng: random.Random, tmp_path: Path) -> None:
     for place in range(4):
         image = sparse_image(rng, rng.choice(SHAPES), page)
         core = str(image.save(tmp_path / f"core{place}"))
-        pins = ask("pins", core, "--allocator=glibc")["pins"]
+        pins = ask("pins", core, "--allocator=glibc")["rows"]
         for stretch in stretches_of(image):
             own = {chunk.address + 16 for chunk in stretch}
             compared += sum(check_pin(image, stretch, pin) for pin in pins if pin["address"] in own)
@@ -178,7 +178,7 @@ def test_holes(page: int, rng: random.Random, tmp_path: Path) -> None:
     """Every run of free chunks, and the whole pages of it that are there."""
     image = sparse_image(rng, rng.choice(SHAPES), page)
     answer = ask("holes", str(image.save(tmp_path / "core")), "--min=1", "--top=1000000")
-    found = [(hole["address"], hole["size"], hole["resident"]) for hole in answer["holes"]]
+    found = [(hole["address"], hole["size"], hole["resident"]) for hole in answer["rows"]]
     whole = partial(range_of_pages, page)
     assert found == [
         (address, size, there(image, whole(address - 16, address - 16 + size))) for address, size in image.holes()
@@ -198,7 +198,7 @@ def test_map(page: int, rng: random.Random, tmp_path: Path) -> None:
     for options in ((), ("--cell=5000",)):
         answer = ask("map", core, *options)
         assert answer["cell"] % page == 0 and (not options or answer["cell"] == -(-5000 // page) * page)
-        cells = [cell for group in answer["groups"] for cell in group["cells"]]
+        cells = [cell for group in answer["rows"] for cell in group["cells"]]
         assert cells and all(cell["start"] % page == cell["end"] % page == 0 for cell in cells)
         for cell in rng.sample(cells, min(200, len(cells))):
             resident = sum(part["resident"] for part in cell["parts"])

@@ -61,8 +61,8 @@ def test_whole_pages(glibc: Glibc, shape: str, rng: random.Random, tmp_path: Pat
     """Of every arena; the top goes where it ends at the break, and only the main arena's."""
     image = Image(glibc, rng, shape)
     with heap_of(str(image.save(tmp_path / "core"))) as heap:
-        found = {row.address: (row.chunks, row.whole) for row in trim(heap, MAX_PAD).arenas}
-        with_top = {row.address: (row.chunks, row.whole) for row in trim(heap).arenas}
+        found = {row.address: (row.chunks, row.pages) for row in trim(heap, MAX_PAD).rows}
+        with_top = {row.address: (row.chunks, row.pages) for row in trim(heap).rows}
     assert found == {arena.address: expected(arena) for arena in image.arenas}
     main = image.arenas[0]
     released = max(top_of(main) - 33, 0) // PAGE * PAGE if shape == "sbrk" else 0

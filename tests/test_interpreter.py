@@ -50,13 +50,13 @@ def start(release: str, rng: random.Random, folder: Path, mode: str, more: dict[
 
 def facts(target: str) -> dict[str, dict[str, Any]]:
     """Return the facts of ``heap info`` by name."""
-    return {fact["fact"]: fact for fact in ask("info", target)["facts"]}
+    return {fact["fact"]: fact for fact in ask("info", target)["rows"]}
 
 
 def stacks(target: str) -> list[list[list[Any]]]:
     """Return (function, line) of each frame of each thread but the main one, by ``heap threads``."""
-    threads = ask("threads", target)["threads"]
-    found = [[[frame["function"], frame["line"]] for frame in thread["frames"]] for thread in threads]
+    threads = ask("threads", target)["rows"]
+    found = [[[frame["function"], frame["line"]] for frame in thread["running"]] for thread in threads]
     (main,) = [frames for frames in found if frames[-2:] and frames[-2][0] == "main"]
     found.remove(main)
     return sorted(found)
@@ -197,7 +197,7 @@ def test_published_is_believed(release: str, form: str, rng: random.Random, tmp_
         write(target.pid, places[1], first.to_bytes(8, "little"))
         where = target.as_form(form)
         answer, found = ask("threads", where), facts(where)
-    frames = [frame for thread in answer["threads"] for frame in thread["frames"]]
+    frames = [frame for thread in answer["rows"] for frame in thread["running"]]
     assert {"descend", "main"} <= {frame["file"] for frame in frames}
     assert all(frame["function"].endswith(".py") for frame in frames if frame["file"] == "descend")
     (warning,) = [text for text in answer["warnings"] if OWN in text]

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.library import heap_of
+from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.suites import libraries
 from support.tables import held, program
@@ -169,9 +170,13 @@ def test_one_thread(name: str, rng: random.Random, tmp_path: Path) -> None:
             check_ledger(target, said)
         # Its table stands where the C library's arenas hold nothing.
         answer, shown = ask("arenas", str(target.pid)), gdbheap("arenas", str(target.pid)).stdout
-        assert answer["serving"] == ["jemalloc"] and answer["total"] == {"system": 0, "in_use": 0}
+        assert answer["serving"] == ["jemalloc"] and {row["allocator"] for row in answer["rows"]} == {
+            "glibc",
+            "jemalloc",
+        }
+        assert answer["total"]["in_use"] == sum(row["in_use"] for row in answer["rows"]) > 0
         if any(said["allocated"].values()):
-            assert sum(row["active"] for row in answer["others"]) == said["active"][-1, 0]
+            assert sum(row["active"] or 0 for row in answer["rows"]) == said["active"][-1, 0]
         assert "active" in shown.splitlines()[0] and "malloc_stats" not in shown
 
 
@@ -217,19 +222,19 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
         assert (block["allocator"], block["state"], block["arena"]) == ("jemalloc", "used", 0)
         assert (block["address"], block["size"]) == (pointer, usable)
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
-    own = {row["address"] for row in listed["chunks"] if row["allocator"] == "jemalloc"}
+    own = {row["address"] for row in listed["rows"] if row["allocator"] == "jemalloc"}
     assert blocks <= own and len(own) <= len(blocks) + BESIDE
-    (sizes,) = ask("sizes", pid, "--top=0")["others"]
-    assert sizes["total"]["used"] == len(own) and sizes["allocator"] == "jemalloc"
+    (sizes,) = others(ask("sizes", pid, "--top=0"))
+    assert sizes["total"]["used_count"] == len(own) and sizes["allocator"] == "jemalloc"
     check, drawn = ask("check", pid), ask("map", pid)
-    assert check["ok"] and check["slabs"] > 0 and "jemalloc" in {group["kind"] for group in drawn["groups"]}
-    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["holes"] if row["allocator"] == "jemalloc"]
+    assert check["ok"] and check["slabs"] > 0 and "jemalloc" in {group["kind"] for group in drawn["rows"]}
+    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["rows"] if row["allocator"] == "jemalloc"]
     starts = sorted(own)
     inside = [bisect.bisect_left(starts, row["address"] + row["size"]) for row in holes]
     assert holes and all(not at or starts[at - 1] < row["address"] for at, row in zip(inside, holes)), (
         "a block in use begins in a hole"
     )
-    pins = ask("pins", pid, "--top=0")["pins"]
+    pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins if pin["allocator"] == "jemalloc" for row in pin["members"]}
     assert members and members <= own
     # The table is shared memory, from where nobody looks: only what a stack or jemalloc still has is reached.
@@ -299,11 +304,11 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
     command = [programs.interpreter_of("stripped"), "-c", source]
     with running(command, tmp_path, environment) as target:
         answer = ask("pyobjects", str(target.pid), "--top=0")
-        (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
+        (row,) = [row for row in answer["rows"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
         for pattern in ("__main__.Marked", "*Marked*"):
             found = ask("chunks", str(target.pid), f"--type={pattern}", "--top=1")
-            assert (found["count"], found["chunks"][0]["allocator"]) == (row["count"], "jemalloc")
+            assert (found["count"], found["rows"][0]["allocator"]) == (row["count"], "jemalloc")
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
         line = line_of(ask("", str(target.pid)), "jemalloc.used")

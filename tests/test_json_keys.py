@@ -21,15 +21,25 @@ from support.scripts import script
 
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.report.formats import schema
-from gdbheap.report.formats.schema import answers_of, envelope, fields_of, may_be_null, name_of, records_below
-from gdbheap.report.words.keys import KEYS, OTHERWISE
+from gdbheap.report.formats.schema import (
+    answers_of,
+    envelope,
+    fields_of,
+    may_be_null,
+    name_of,
+    records_below,
+    refused,
+)
+from gdbheap.report.words.keys import CHANGES, KEYS, OTHERWISE, VALUES
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDS = records_below([envelope(), *(kind for one in COMMANDS.values() for kind in answers_of(one.answer))])
+RECORDS = records_below(
+    [envelope(), refused(), *(kind for one in COMMANDS.values() for kind in answers_of(one.answer))]
+)
 FIELDS = [(name_of(kind), field) for kind in RECORDS for field in fields_of(kind)]
 UNITS = {"", "%", "address", "bytes", "bytes/s", "nanoseconds", "number", "seconds", "share", "ticks"}
 # Keys that mean something else in these records: it may only become smaller.
-OTHER_MEANINGS = 279
+OTHER_MEANINGS = 10
 # A program whose calls are recorded.
 PROGRAM = ("--", sys.executable, "-c", "print(list(range(10**5))[-1])")
 
@@ -64,6 +74,7 @@ def test_one_sentence_each() -> None:
     }
     assert [name for name, meaning in OTHERWISE.items() if meaning == KEYS.get(name.rpartition(".")[2])] == []
     assert len(OTHERWISE) <= OTHER_MEANINGS, "a new record needs no second meaning of a key"
+    assert set(VALUES) <= names - set(OTHERWISE) and CHANGES <= {name for name, _ in FIELDS}
     phrases = [meaning.text for meaning in (*KEYS.values(), *OTHERWISE.values())]
     assert [text for text in phrases if not text or text.endswith(".") or not text.isprintable()] == []
 
@@ -72,20 +83,20 @@ def test_one_type_each() -> None:
     """A key that means one thing has values of one type."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, field in FIELDS:
-        if f"{name}.{field.key}" not in OTHERWISE:
+        if f"{name}.{field.key}" not in OTHERWISE and field.type is not type(None):
             found[field.key].add(kind_of(field.type))
     assert {key: kinds for key, kinds in found.items() if len(kinds) > 1} == {}
 
 
 def test_units_and_null() -> None:
     """Numbers have a unit, and nothing else; what may be null says when, and nothing else does."""
-    null = {field.meaning for _, field in FIELDS if has_null(field.type)}
+    null = {field.meaning.null for _, field in FIELDS if has_null(field.type)}
     for name, field in FIELDS:
         unit, where = field.meaning.unit, f"{name}.{field.key}"
         assert unit in UNITS, where
         assert bool(unit) == any(word in kind_of(field.type) for word in ("integer", "number")), where
         assert field.meaning.null or not may_be_null(field.type), where
-        assert not field.meaning.null or field.meaning in null, where
+        assert not field.meaning.null or field.meaning.null in null, where
 
 
 def test_names_of_records() -> None:
@@ -107,7 +118,8 @@ def test_schema_is_printed() -> None:
     """The schema of one command and of all; another word is an error in one line."""
     holes = json.loads(said("schema", "holes").stdout)
     assert holes["properties"]["command"]["const"] == "heap holes"
-    assert holes["properties"]["bytes"]["unit"] == "bytes"
+    assert holes["$defs"]["holes.HolesTotal"]["properties"]["bytes"]["unit"] == "bytes"
+    assert {"rows", "count", "more", "total", "target", "targets", "error"} <= holes["properties"].keys()
     assert json.loads(said("schema", "calls").stdout)["properties"]["command"]["const"] == "gdbheap calls"
     every = json.loads(said("schema").stdout)["anyOf"]
     assert {one["properties"]["command"]["const"] for one in every} == {one.name for one in COMMANDS.values()}
@@ -117,11 +129,20 @@ def test_schema_is_printed() -> None:
 
 def test_what_does_not_fit() -> None:
     """A key that is not known, one that is missing, and a value of another type are found."""
-    document = {"command": "gdbheap sql", "schema": 1, "target": {}, "warnings": [], "damage": [], "columns": []}
-    for wrong in ({}, {"rows": [], "more": 0}, {"rows": {}}, {"rows": [], "columns": [{"name": "a", "type": 3}]}):
+    document = {"command": "gdbheap sql", "schema": 2, "target": None, "warnings": [], "damage": [], "columns": []}
+    document = {**document, "columns_more": 0, "count": 0, "more": 0, "total": None}
+    wrong_ones: list[dict[str, Any]] = [
+        {}, {"rows": [], "most": 0}, {"rows": {}}, {"rows": [], "columns": [{"name": "a", "sql_type": 3}]},
+        {"rows": [], "targets": []}, {"rows": [], "error": {"status": 1, "what": "", "next": []}},
+    ]  # fmt: skip
+    for wrong in wrong_ones:
         with pytest.raises(AssertionError, match="gdbheap sql"):
             assert_fits({**document, **wrong})
     assert_fits({**document, "rows": [[1, "a", None]]})
+    error = {"status": 2, "what": "a", "next": ["b"]}
+    assert_fits({"command": "gdbheap sql", "schema": 2, "error": error})
+    with pytest.raises(AssertionError, match="gdbheap sql"):
+        assert_fits({"command": "gdbheap sql", "schema": 2, "error": {**error, "more": 1}})
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +186,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> str:
 def snapshot(target: Running, tmp_path_factory: pytest.TempPathFactory) -> str:
     """All of it."""
     path = str(tmp_path_factory.mktemp("keys") / "one.heap")
-    assert answered("snapshot", str(target.pid), path, "--blocks", "--owners")["blocks"]
+    assert answered("snapshot", str(target.pid), path, "--blocks", "--owners")["block_count"]
     return path
 
 
@@ -195,21 +216,21 @@ def test_of_a_core(noun: str, core: str) -> None:
     """A core has no pid of ours and no control group."""
     where = ["0x1000"] if noun == "at" else []
     if where:
-        where = [hex(answered("chunks", core, "--state=used", "--top=1")["chunks"][0]["address"])]
+        where = [hex(answered("chunks", core, "--state=used", "--top=1")["rows"][0]["address"])]
     assert answered(*filter(None, [noun]), core, *where)["target"]["core"]
 
 
 @pytest.mark.parametrize("noun", ADDRESSED)
 def test_of_an_address(noun: str, target: Running) -> None:
     """Those about one block, or one object."""
-    address = answered("pyobjects", str(target.pid), "--list", "--type=dict", "--top=1")["objects"][0]["address"]
+    address = answered("pyobjects", str(target.pid), "--list", "--type=dict", "--top=1")["rows"][0]["address"]
     answered(noun, str(target.pid), hex(address))
 
 
 def test_of_snapshots(snapshot: str, target: Running) -> None:
     """A snapshot has a page, and what changed since."""
     answered(snapshot)
-    assert len(answered("diff", snapshot, str(target.pid))["looks"]) == 2
+    assert len(answered("diff", snapshot, str(target.pid))["targets"]) == 2
     answered(str(target.pid), "--since", snapshot)
 
 

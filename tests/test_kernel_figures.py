@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import kernel
+from support.other_sizes import others
 from support.programs import SOURCES, ask, build, c_program, gdbheap, interpreter_of, running
 from test_oracle_findings import FORBID, THP, finding
 from test_processes import private_in_smaps
@@ -91,8 +92,8 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
     assert f"$ gdbheap {parent.pid} --children  # with its 3 children" in above
     assert "This process was forked" not in above
     text = " ".join(render(answer, answer, 0, False, Style()).split())
-    rows = [row.written for row in answer.processes if row.pid in workers and row.written is not None]
-    counts = sum(row.recounted + row.counts for row in rows)
+    rows = [row.written for row in answer.rows if row.pid in workers and row.written is not None]
+    counts = sum(row.recounted + row.counts_only for row in rows)
     assert len(rows) == 2 and counts >= 0.9 * private
     most = sorted(answer.types, key=lambda row: -row.recounted)[:3]
     assert {row.type for row in most} == {"str", "tuple", "float"}
@@ -106,7 +107,7 @@ def test_repacked_spans(size: int, tmp_path: Path) -> None:
     """tcmalloc with its transfer caches as they are: what would go is what goes when a program repacks, within 15 %."""
     command = c_program("repacked", size, (24 << 20) // size, ONE_IN)
     with running(command, tmp_path, {"LD_PRELOAD": library("tcmalloc_minimal")}) as target:
-        (sizes,) = ask("sizes", str(target.pid), "--top=0")["others"]
+        (sizes,) = others(ask("sizes", str(target.pid), "--top=0"))
         before = kernel.rollup(target.pid)[0]
         target.go_on()
         freed = before - kernel.rollup(target.pid)[0]
@@ -140,7 +141,7 @@ def test_sanitizer(rng: random.Random, tmp_path: Path) -> None:
     with running([str(program), str(rng.getrandbits(30)), "2000", str(tmp_path / "table")], tmp_path) as target:
         answer = ask("", str(target.pid))
     assert "AddressSanitizer and other anonymous memory" in [line["name"] for line in answer["ledger"]]
-    assert answer["summary"]["unknown"]["name"] == "AddressSanitizer"
+    assert answer["summary"]["not_walked"]["name"] == "AddressSanitizer"
     assert "-fsanitize" in finding(answer, "other-allocator")["advice"]
 
 
@@ -202,12 +203,12 @@ def test_files_in_tmpfs(rng: random.Random, tmp_path: Path) -> None:
     with running([*command, *c_program("huge_pages", 1, "whole")], tmp_path) as target:
         files = find_tmpfs_files(str(target.pid), [])
         answer = ask("", str(target.pid))
-    own = {file.path: (file.size, file.bytes) for file in files if file.path.startswith(f"{mounted}/")}
+    own = {file.file: (file.size, file.bytes) for file in files if file.file.startswith(f"{mounted}/")}
     assert own == {f"{mounted}/below/nested": (3 << 20, 3 << 20), f"{mounted}/new\nline": (2 << 20, 2 << 20)}
-    assert not [file for file in files if "large" in file.path]
-    if answer["container"] is None:
+    assert not [file for file in files if "large" in file.file]
+    if answer["control_group"] is None:
         pytest.skip("no control group counts its memory")
-    assert set(own) <= {row["path"] for row in answer["container"]["files"]}
+    assert set(own) <= {row["file"] for row in answer["control_group"]["tmpfs_files"]}
 
 
 def test_tmpfs_behind_a_server() -> None:
@@ -232,7 +233,7 @@ def test_huge_pages_of_a_mapping(rng: random.Random, tmp_path: Path) -> None:
             pytest.skip("the kernel makes no huge pages here")
         ((start, size),) = huge.items()
         at, text = ask("at", str(target.pid), f"{start:#x}"), gdbheap("at", str(target.pid), f"{start:#x}").stdout
-        groups, drawn = ask("map", str(target.pid))["groups"], gdbheap("map", str(target.pid)).stdout
+        groups, drawn = ask("map", str(target.pid))["rows"], gdbheap("map", str(target.pid)).stdout
         other = next(group["start"] for group in groups if not group["start"] <= start < group["end"])
         plain = ask("at", str(target.pid), f"{other:#x}")
     assert at["mapping"]["huge"] == size and f"{size >> 20}.0 MiB of it in transparent huge pages" in text

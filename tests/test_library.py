@@ -104,12 +104,14 @@ def test_answers_are_those_of_the_commands(target: Running, heap: library.Heap) 
 
 def test_lists_are_those_of_the_commands(target: Running, heap: library.Heap) -> None:
     """Types, holes, blocks and what is retained; a part of a list says what is left out."""
-    types = {row["type"]: row["count"] for row in next(lists(ask("pyobjects", str(target.pid))))}
+    types = {row["type"]: row["count"] for row in next(lists(ask("pyobjects", str(target.pid), "--top=all")))}
     assert {row.type: row.count for row in heap.types()} == types
     assert heap.types(3).more == len(types) - 3 and len(heap.types()[:3]) == 3
-    holes = {row["address"]: row["size"] for row in next(lists(ask("holes", str(target.pid), "--min=4K")))}
+    holes = {row["address"]: row["size"] for row in next(lists(ask("holes", str(target.pid), "--min=4K", "--top=all")))}
     assert {hole.address: hole.size for hole in heap.holes(min="4K")} == holes
-    chunks = {row["address"]: row["size"] for row in next(lists(ask("chunks", str(target.pid), "--min=64K")))}
+    chunks = {
+        row["address"]: row["size"] for row in next(lists(ask("chunks", str(target.pid), "--min=64K", "--top=all")))
+    }
     assert {block.address: block.size for block in heap.blocks(min="64K")} == chunks
     first = heap.retained()[0]
     assert first.address is not None and first.retained == heap.object_at(first.address).retained

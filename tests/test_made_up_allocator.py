@@ -172,7 +172,7 @@ def test_ledger(heap: Heap) -> None:
 def test_map(heap: Heap) -> None:
     """It is drawn, as what it is."""
     answer = heap_map.heap_map(heap, cell=4096)
-    (group,) = [group for group in answer.groups if group.kind == "twin"]
+    (group,) = [group for group in answer.rows if group.kind == "twin"]
     assert (group.name, group.start, group.end) == ("the twin allocator", START, START + SIZE)
     looks = [map_report.look_of(cell) for cell in group.cells]
     assert (looks[0], set(looks[2:-1]), looks[-1]) == ("used", {"free"}, "used")
@@ -182,12 +182,12 @@ def test_map(heap: Heap) -> None:
 def test_holes_and_pins(heap: Heap) -> None:
     """The hole has its neighbours, and a reason; the pin its blocks."""
     answer = holes.holes(heap, 1)
-    (hole,) = [hole for hole in answer.holes if hole.allocator == "twin"]
+    (hole,) = [hole for hole in answer.rows if hole.allocator == "twin"]
     assert (hole.address, hole.size) == (sum(FIRST), LAST[0] - sum(FIRST))
     assert hole.after is not None and hole.after.what == "the twins' own table"
     assert "Twins give back nothing." in holes_report.render(answer, Style(), 1)
     found = pins.pins(heap, allocator="twin")
-    (pin,) = found.pins
+    (pin,) = found.rows
     assert (pin.would_free, pin.blocks, [member.address for member in pin.members]) == (SIZE, 2, [FIRST[0], LAST[0]])
     text = pins_report.render(found, Style())
     assert "twin: 1 pair is kept by 2 blocks" in text and "would be orphaned" in text
@@ -198,8 +198,8 @@ def test_at_any_address(heap: Heap) -> None:
     for address, state in ((FIRST[0] + 5, "used"), (sum(FIRST), "free"), (LAST[0], "used")):
         answer = at.at(heap, address)
         assert answer.block is not None and (answer.block.state, answer.block.allocator) == (state, "twin")
-        assert answer.mapping.owner == "twin"
-    assert at.at(heap, START).mapping.owner == "cradle of twins"
+        assert answer.mapping.whose == "twin"
+    assert at.at(heap, START).mapping.whose == "cradle of twins"
     assert str(describe_blocks(heap, [LAST])[LAST[0]]) == "the twins' own table"
 
 

@@ -98,10 +98,10 @@ def test_owners(heap: Heap, made: tuple[int, int, int, int]) -> None:
 def test_blocks_by_kind(heap: Heap, made: tuple[int, int, int, int]) -> None:
     """They are counted, and listed, by what they are."""
     count, size = made[1:3]
-    sums = {row.type: (row.count, row.bytes) for row in block_kinds.block_kinds(heap).types}
+    sums = {row.type: (row.count, row.bytes) for row in block_kinds.block_kinds(heap).rows}
     assert sums[NAME][0] == count and fits(sums[NAME][1], count, size)
     listed = chunks.chunks(heap, chunks.Selection(type="marble*"), top=3)
-    assert (listed.count, {row.what for row in listed.chunks}) == (count, {NAME})
+    assert (listed.count, {row.what for row in listed.rows}) == (count, {NAME})
     roots = {row.name: (row.count, row.bytes) for row in pyobjects.pyobjects(heap).roots}
     assert roots[BAG] == sums[NAME]
 
@@ -112,9 +112,9 @@ def test_one_of_them(heap: Heap, made: tuple[int, int, int, int]) -> None:
     (after,) = [row for row in at.at(heap, first).refers if row.what == NAME]
     assert at.at(heap, first).owner == at.Owner(None, None, NAME)
     found = why.why(heap, after.address)
-    assert [step.type for step in found.chain] == [NAME] * len(found.chain) and found.length == 2
-    assert found.chain[0].edge == f"data of {BAG}"
-    assert [row.type for row in refs.refs(heap, after.address, None).referrers] == [NAME]
+    assert [step.type for step in found.rows] == [NAME] * len(found.rows) and found.count == 2
+    assert found.rows[0].edge == f"data of {BAG}"
+    assert [row.type for row in refs.refs(heap, after.address, None).rows] == [NAME]
     assert at.at(heap, after.address, path=True).path == f"data of {BAG}, through a block of {made[2] + 8:,} bytes"
 
 
@@ -167,7 +167,7 @@ def test_without_python(rng: random.Random, tmp_path: Path) -> None:
         assert (row.kind, row.count, row.what) == (KIND, count, NAME) and fits(row.bytes, count, size)
         assert ledger.ledger(heap, budget=math.inf).holders[0].path == BAG
         found = why.why(heap, first)
-        assert (found.type, [step.edge for step in found.chain]) == (NAME, [BAG])
+        assert (found.type, [step.edge for step in found.rows]) == (NAME, [BAG])
         assert not [row for row in unreachable.unreachable(heap).rows if row.type == NAME]
         assert sum(row.count for row in unreachable.unreachable(lost).rows if row.type == NAME) >= count - 1
         rows = rows_of(gather(heap, lambda finding: (None, None), ["blocks"]), "blocks")

@@ -19,6 +19,7 @@ import pytest
 from support import kernel, nouns
 from support.library import heap_of, warnings_of
 from support.musls import ALPINE, HERE, SYSTEM, built, python, with_mallocng
+from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.tables import busy, held
 from test_oracle_ledger import check_families, line_of, roots, virtual_size
@@ -142,29 +143,29 @@ def test_answers_agree(emptied: tuple[Running, Path], rng: random.Random) -> Non
     held_ones = dict(blocks)
     with heap_of(pid) as heap:
         rows = heap.allocator(MallocngAllocator).first_used(0, 1 << 62, 1 << 62)
-        others = [block for block in map(heap.block_at, {row[0] for row in rows} - set(blocks)) if block is not None]
-        assert all(is_message(heap, block.address) for block in others) and len(others) <= 1
-        blocks |= {block.address: block.end - block.address for block in others}
+        unlisted = [block for block in map(heap.block_at, {row[0] for row in rows} - set(blocks)) if block is not None]
+        assert all(is_message(heap, block.address) for block in unlisted) and len(unlisted) <= 1
+        blocks |= {block.address: block.end - block.address for block in unlisted}
     for pointer, usable in rng.sample(sorted(held_ones.items()), 4):
         inside = pointer + rng.randrange(usable)
         block = ask("at", pid, hex(inside))["block"]
         assert (block["allocator"], block["state"], block["address"]) == (NAME, "used", pointer)
         assert block["asked"] == usable
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
-    assert {row["address"]: row["asked"] for row in listed["chunks"]} == blocks and listed["count"] == len(blocks)
-    (sizes,) = ask("sizes", pid, "--top=0")["others"]
-    assert (sizes["allocator"], sizes["total"]["used"]) == (NAME, len(blocks))
+    assert {row["address"]: row["asked"] for row in listed["rows"]} == blocks and listed["count"] == len(blocks)
+    (sizes,) = others(ask("sizes", pid, "--top=0"))
+    assert (sizes["allocator"], sizes["total"]["used_count"]) == (NAME, len(blocks))
     assert sizes["asked"] == sum(blocks.values()) and sizes["freed"] is None
     classes = ask("arenas", pid)["classes"]
-    assert sum(row["used"] for row in classes) == len(blocks)
+    assert sum(row["used_count"] for row in classes) == len(blocks)
     assert sum(row["asked"] for row in classes) == sum(blocks.values())
     check, drawn = ask("check", pid), ask("map", pid)
-    assert check["ok"] and check["chunks"] > len(blocks) and NAME in {group["kind"] for group in drawn["groups"]}
+    assert check["ok"] and check["chunks"] > len(blocks) and NAME in {group["kind"] for group in drawn["rows"]}
     starts = sorted(blocks)
-    for hole in ask("holes", pid, "--min=1", "--top=0")["holes"]:
+    for hole in ask("holes", pid, "--min=1", "--top=0")["rows"]:
         at = bisect.bisect_left(starts, hole["address"] + hole["size"])
         assert not at or starts[at - 1] + blocks[starts[at - 1]] <= hole["address"], "a block in use is in a hole"
-    pins = ask("pins", pid, "--top=0")["pins"]
+    pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins for row in pin["members"]}
     assert members and members <= set(blocks)
     # The table is shared memory, from where nobody looks: only what a stack still has is reached.
@@ -193,13 +194,13 @@ def check_states(target: str, kept: set[int], freed: set[int]) -> None:
         state: ask("chunks", target, f"--state={state}", "--sort=address", "--top=0")
         for state in ("used", "free", "tcache")
     }
-    rows = {state: [row for row in answer["chunks"] if row["allocator"] == NAME] for state, answer in listed.items()}
+    rows = {state: [row for row in answer["rows"] if row["allocator"] == NAME] for state, answer in listed.items()}
     assert {row["state"] for row in rows["used"]} == {"used"} and {row["state"] for row in rows["free"]} == {"free"}
     assert rows["tcache"] == []
     used = {row["address"] for row in rows["used"]}
     assert kept <= used and not freed & used
-    (sizes,) = ask("sizes", target, "--top=0")["others"]
-    assert (len(rows["used"]), len(rows["free"])) == (sizes["total"]["used"], sizes["total"]["free"])
+    (sizes,) = others(ask("sizes", target, "--top=0"))
+    assert (len(rows["used"]), len(rows["free"])) == (sizes["total"]["used_count"], sizes["total"]["free_count"])
     starts = [row["address"] for row in rows["free"]]
     with heap_of(target) as heap:
         for pointer in freed:
@@ -244,7 +245,7 @@ def test_python_above(mode: str, where: str, rng: random.Random, tmp_path: Path)
     with running([*python(where), "-c", source], tmp_path, {"PYTHONMALLOC": mode}) as target:
         pid = str(target.pid)
         answer = ask("pyobjects", pid, "--top=0")
-        counts = {row["type"]: row["count"] for row in answer["types"]}
+        counts = {row["type"]: row["count"] for row in answer["rows"]}
         assert counts["__main__.Marked"] == count and answer["warnings"] == [] and answer["damage"] == []
         top = max(ask("owners", pid)["rows"], key=lambda row: row["bytes"])
         assert "held" in str(top) and top["bytes"] >= 3_000_000
@@ -269,7 +270,7 @@ def test_every_command(where: str, rng: random.Random, tmp_path: Path) -> None:
     with running([*python(where), "-c", source], tmp_path, {"PYTHONMALLOC": "malloc"}) as target:
         pid = str(target.pid)
         listed = ask("chunks", pid, "--type=__main__.Marked", "--top=0")
-        address = hex(rng.choice(listed["chunks"])["address"])
+        address = hex(rng.choice(listed["rows"])["address"])
         plain = [noun or "heap" for noun in (*nouns.PLAIN, *nouns.GRAPHS) if noun not in REFUSED]
         lines = [*plain, *(f"{noun} {address}" for noun in nouns.ADDRESSED), f"snapshot {kept}"]
         answered = gdbheap("shell", pid, input="\n".join(lines))
@@ -277,7 +278,7 @@ def test_every_command(where: str, rng: random.Random, tmp_path: Path) -> None:
     assert (answered.returncode, answered.stderr) == (0, "") and kept.exists()
     assert all(done.returncode == 5 and done.stdout == "" for done in refused)
     assert all(len(done.stderr.splitlines()) == 1 and "musl" in done.stderr for done in refused), refused
-    assert listed["count"] == count and {row["asked"] for row in listed["chunks"]} <= {24, 32, 40}
+    assert listed["count"] == count and {row["asked"] for row in listed["rows"]} <= {24, 32, 40}
 
 
 def test_damage(rng: random.Random, tmp_path: Path) -> None:

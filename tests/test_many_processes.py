@@ -64,10 +64,10 @@ def test_a_soft_limit_leaves_nobody_out(tmp_path: Path, rng: random.Random) -> N
         answer = json.loads(
             gdbheap("processes", f"--name={name}", "--quick", "--json", preexec_fn=limited(SOFT)).stdout
         )
-        assert {row["pid"] for row in answer["processes"] if row["note"] is None} == set(pids)
-        words = ("top", f"--name={name}", "--count=1", "--json")
+        assert {row["pid"] for row in answer["rows"] if row["note"] is None} == set(pids)
+        words = ("top", f"--name={name}", "--count=1", "--top=all", "--json")
         answer = json.loads(gdbheap(*words, preexec_fn=limited(SOFT)).stdout)
-        assert {row["pid"] for row in answer["programs"]} == set(pids) and answer["left_out"] == 0
+        assert {row["pid"] for row in answer["rows"]} == set(pids) and answer["refused"] == 0
 
 
 def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random) -> None:
@@ -86,13 +86,14 @@ def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random) -> None:
         done = gdbheap("watch", f"--name={name}", "--rss=1T", "--duration=1s", preexec_fn=limited(SOFT, SOFT))
         assert done.returncode == 1 and f"{len(left_out['pids'])} processes are not watched" in done.stderr
         done = gdbheap("processes", f"--name={name}", "--quick", "--json", preexec_fn=limited(SOFT, SOFT))
-        rows = {row["pid"]: row["note"] for row in json.loads(done.stdout)["processes"]}
+        rows = {row["pid"]: row["note"] for row in json.loads(done.stdout)["rows"]}
         assert done.returncode == 1 and set(rows) == set(pids)
         assert {note is None or "open files" in note for note in rows.values()} == {True} and None in rows.values()
-        done = gdbheap("top", f"--name={name}", "--count=1", "--json", preexec_fn=limited(SOFT, SOFT))
+        words = ("top", f"--name={name}", "--count=1", "--top=all", "--json")
+        done = gdbheap(*words, preexec_fn=limited(SOFT, SOFT))
         answer = json.loads(done.stdout)
-        assert done.returncode == 1 and answer["left_out"] == COUNT - len(answer["programs"]) > 0
-        assert "open files" in answer["reasons"][0]
+        assert done.returncode == 1 and answer["refused"] == COUNT - len(answer["rows"]) > 0
+        assert "open files" in answer["left_out"][0]
 
 
 def test_what_is_started_has_the_usual_limit(tmp_path: Path) -> None:
@@ -136,18 +137,18 @@ def test_a_process_outlives_its_first_thread(tmp_path: Path, rng: random.Random)
                 assert (began["event"], began["pid"]) == ("began", process.pid)
                 grow(process)
                 acted = json.loads(watch.stdout.readline())
-                assert (acted["event"], acted["pid"]) == ("acted", process.pid) and acted["cause"]["size"] >= size
+                assert (acted["event"], acted["pid"]) == ("acted", process.pid) and acted["cause"]["bytes"] >= size
                 assert watch.wait(PATIENCE) == 0
             finally:
                 watch.kill()
-        (row,) = (row for row in json.loads(gdbheap("ps", "--json").stdout)["programs"] if process.pid in row["pids"])
+        (row,) = (row for row in json.loads(gdbheap("ps", "--json").stdout)["rows"] if process.pid in row["pids"])
         assert size <= row["private"] < size + (8 << 20) and row["name"] == "first_ends"
         done = gdbheap("processes", str(process.pid), "--json")
-        (row,) = json.loads(done.stdout)["processes"]
+        (row,) = json.loads(done.stdout)["rows"]
         assert row["uss"] >= size and "first thread" in row["note"] and done.returncode == 1
         done = gdbheap("top", "--name=^first_ends$", "--count=1", "--json")
         answer = json.loads(done.stdout)
-        assert (done.returncode, answer["left_out"]) == (1, 1) and "first thread" in answer["reasons"][0]
+        assert (done.returncode, answer["refused"]) == (1, 1) and "first thread" in answer["left_out"][0]
 
 
 def test_the_end_of_all_threads_is_an_end(tmp_path: Path) -> None:
@@ -164,7 +165,7 @@ def test_the_end_of_all_threads_is_an_end(tmp_path: Path) -> None:
                 assert (ended["event"], ended["pid"]) == ("ended", process.pid)
             finally:
                 watch.kill()
-        assert not any(process.pid in row["pids"] for row in json.loads(gdbheap("ps", "--json").stdout)["programs"])
+        assert not any(process.pid in row["pids"] for row in json.loads(gdbheap("ps", "--json").stdout)["rows"])
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["forks", "one address space"])
@@ -177,7 +178,7 @@ def test_twins(rng: random.Random, shared: bool) -> None:
         try:
             pids = list(map(int, process.stdout.readline().split()))
             assert len(pids) == count
-            found = json.loads(gdbheap("ps", "--filter=^twins$", "--json").stdout)["programs"]
+            found = json.loads(gdbheap("ps", "--filter=^twins$", "--json").stdout)["rows"]
             (row,) = (row for row in found if set(pids) <= set(row["pids"]))
             expected = size if shared else size * count
             assert expected <= row["private"] < expected + (1 + count) * (1 << 20), (count, size)

@@ -38,4 +38,4 @@ def test_files_on_a_disk_and_in_memory(rng: random.Random, tmp_path: Path) -> No
     assert size <= whole <= files["bytes"] and files["figures"]["repeated"] == 0
     assert "page cache" in files["text"] and "shm_unlink" not in files["advice"]
     assert "mapped several times" in text
-    assert [place["mapping"]["owner"] for place in places] == ["mapped file"]
+    assert [place["mapping"]["whose"] for place in places] == ["mapped file"]

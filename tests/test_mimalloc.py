@@ -37,9 +37,11 @@ def told(folder: Path, target: Running) -> int:
 
 def used(answer: dict[str, Any]) -> int:
     """Return the used blocks of all block sizes, which must be those of all heaps too."""
-    blocks = sum(row["used"] for row in answer["classes"])
+    blocks = sum(row["used_count"] for row in answer["rows"])
     assert blocks == sum(heap["blocks"] for heap in answer["mimalloc"]["heaps"])
-    assert sum(row["pools"] for row in answer["classes"]) == sum(heap["pages"] for heap in answer["mimalloc"]["heaps"])
+    assert sum(row["pools"] for row in answer["rows"]) == sum(
+        heap["page_count"] for heap in answer["mimalloc"]["heaps"]
+    )
     return int(blocks)
 
 
@@ -52,7 +54,7 @@ def test_blocks(release: str, environment: dict[str, str], objects: int, rng: ra
         assert used(answer) == told(tmp_path, target)
         assert ask("check", str(target.pid))["ok"] and answer["damage"] == []
         after = ask("pools", target.as_form(KERNEL_CORE))
-    assert (after["classes"], after["mimalloc"]) == (answer["classes"], answer["mimalloc"])
+    assert (after["rows"], after["mimalloc"]) == (answer["rows"], answer["mimalloc"])
 
 
 # Nobody counts the raw blocks of 3.15's threads that are gone.
@@ -93,7 +95,7 @@ def test_ledger(release: str, environment: dict[str, str], rng: random.Random, t
     parts = [line for line in answer["ledger"] if line["parent"] == "mimalloc"]
     for key in ("virtual", "resident", "swapped"):
         assert lines["mimalloc"][key] == sum(line[key] for line in parts)
-    assert lines["mimalloc.used"]["virtual"] == sum(row["size"] * row["used"] for row in pools["classes"])
+    assert lines["mimalloc.used"]["virtual"] == sum(row["size"] * row["used_count"] for row in pools["rows"])
     assert sum(line["resident"] for line in answer["ledger"] if line["parent"] is None) == rss == answer["rss"]["bytes"]
     assert lines["unexplained"]["resident"] == 0
 
@@ -128,10 +130,10 @@ def test_books(release: str, environment: dict[str, str], rng: random.Random, tm
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         answer = ask("pyobjects", str(target.pid), "--top=1000000")
-    total = answer["total"]["bytes"] + answer["total"]["buffers"]
+    total = answer["total"]["own"] + answer["total"]["buffers"]
     rest = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
-    assert total + sum(rest) + sum(root["bytes"] for root in answer["roots"]) == answer["used"]["bytes"]
-    assert answer["unclassified"]["bytes"] <= answer["used"]["bytes"] // 1000
+    assert total + sum(rest) + sum(root["bytes"] for root in answer["roots"]) == answer["all_used"]["bytes"]
+    assert answer["unclassified"]["bytes"] <= answer["all_used"]["bytes"] // 1000
 
 
 @every_build
@@ -141,11 +143,11 @@ def test_holes_hold_nothing(release: str, environment: dict[str, str], rng: rand
     program = release_program(release, "closure", rng.getrandbits(32), 2000, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         answer, ledger = ask("holes", str(target.pid), "--min=1", "--top=100000"), ask("", str(target.pid))["ledger"]
-        own = [row for row in answer["holes"] if row["allocator"] == "mimalloc"]
+        own = [row for row in answer["rows"] if row["allocator"] == "mimalloc"]
         holes = sorted(own, key=lambda row: int(row["address"]))
         resident = [present(target.pid, row["address"], row["size"]) for row in holes]
         objects = sorted(closure(tmp_path / "truth"))
-        in_core = ask("holes", target.as_form(KERNEL_CORE), "--min=1", "--top=100000")["holes"]
+        in_core = ask("holes", target.as_form(KERNEL_CORE), "--min=1", "--top=100000")["rows"]
     lines = {line["id"]: line for line in ledger}
     assert len(holes) > 100 and [row["resident"] for row in holes] == resident
     assert sum(row["size"] for row in holes) <= lines["mimalloc.free"]["virtual"]

@@ -21,6 +21,7 @@ import pytest
 from support import kernel, programs
 from support.installed import python_with
 from support.library import heap_of
+from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.suites import libraries
 from support.tables import held, program
@@ -171,18 +172,18 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
         assert block["allocator"] == "libmimalloc" and block["state"] == "used"
         assert block["address"] <= pointer and pointer + usable == block["address"] + block["size"]
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
-    assert {row["address"] for row in listed["chunks"] if row["allocator"] == "libmimalloc"} == blocks
-    (sizes,) = ask("sizes", pid, "--top=0")["others"]
-    assert sizes["total"]["used"] == len(blocks) and sizes["allocator"] == "libmimalloc"
+    assert {row["address"] for row in listed["rows"] if row["allocator"] == "libmimalloc"} == blocks
+    (sizes,) = others(ask("sizes", pid, "--top=0"))
+    assert sizes["total"]["used_count"] == len(blocks) and sizes["allocator"] == "libmimalloc"
     check, drawn = ask("check", pid), ask("map", pid)
-    assert check["ok"] and check["pages"] > 0 and "libmimalloc" in {group["kind"] for group in drawn["groups"]}
-    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["holes"] if row["allocator"] == "libmimalloc"]
+    assert check["ok"] and check["page_count"] > 0 and "libmimalloc" in {group["kind"] for group in drawn["rows"]}
+    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["rows"] if row["allocator"] == "libmimalloc"]
     starts = sorted(blocks)
     inside = [bisect.bisect_left(starts, row["address"] + row["size"]) for row in holes]
     assert holes and all(not at or starts[at - 1] < row["address"] for at, row in zip(inside, holes)), (
         "a block in use begins in a hole"
     )
-    pins = ask("pins", pid, "--top=0")["pins"]
+    pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins if pin["allocator"] == "libmimalloc" for row in pin["members"]}
     assert members and members <= blocks
     # The table is shared memory, from where nobody looks: only what a stack still has is reached.
@@ -203,8 +204,8 @@ def test_asked_for(name: str | None, rng: random.Random, tmp_path: Path) -> None
             found = heap.allocator(MimallocLibraries)
             blocks = {row: block for row in rows if (block := found.find(row[0])) is not None}
         told = {block.address: usable + pointer - block.address for (pointer, usable, _), block in blocks.items()}
-        listed = ask("chunks", pid, "--state=used", "--top=0")["chunks"]
-        (sizes,) = ask("sizes", pid, "--top=0")["others"]
+        listed = ask("chunks", pid, "--state=used", "--top=0")["rows"]
+        (sizes,) = others(ask("sizes", pid, "--top=0"))
         text = gdbheap("sizes", pid).stdout
         pointer, usable, _requested = rng.choice(rows)
         block = ask("at", pid, hex(pointer))["block"]
@@ -225,10 +226,10 @@ def test_given_back(emptied: Running) -> None:
     freed = before - kernel.rollup(emptied.pid)[0]
     # Before 2.1.7 it may be any part of it, which the finding says.
     assert freed <= 1.1 * found["bytes"] + (1 << 20), (found, freed)
-    assert found["doubtful"] == ("before 2.1.7" in found["text"])
-    assert found["doubtful"] or 0.9 * found["bytes"] <= freed, (found, freed)
+    assert found["is_doubtful"] == ("before 2.1.7" in found["text"])
+    assert found["is_doubtful"] or 0.9 * found["bytes"] <= freed, (found, freed)
     left = [row["id"] for row in ask("", str(emptied.pid))["findings"]]
-    assert found["doubtful"] or "mimalloc-empty" not in left
+    assert found["is_doubtful"] or "mimalloc-empty" not in left
 
 
 def test_arrow_gives_back(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
     command = [programs.interpreter_of("stripped"), "-c", source]
     with running(command, tmp_path, environment) as target:
         answer = ask("pyobjects", str(target.pid), "--top=0")
-        (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
+        (row,) = [row for row in answer["rows"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []

@@ -205,5 +205,5 @@ def test_holes_that_are_listed(rng: random.Random, tmp_path: Path) -> None:
         listed = gdbheap(*shlex.split(line)[1:]).stdout
         pins = ask("pins", str(target.pid), "--allocator=glibc")
     assert "--min=16K" in line and f"{count:,} holes" in listed.replace(f"{count - 1:,}", f"{count:,}")
-    kind = max(pins["kinds"], key=lambda row: row["blocks"])
+    kind = max(pins["by_kind"], key=lambda row: row["blocks"])
     assert kind["what"].startswith("unknown") and kind["holder"].startswith("'head' in ")

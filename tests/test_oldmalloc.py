@@ -65,7 +65,7 @@ def test_blocks(flags: tuple[str, ...], threads: int, rng: random.Random, tmp_pa
         assert 0 <= used - sum(usable for _pointer, usable, _requested in rows) < 200
         assert answer["warnings"] == []
         listed = ask("chunks", str(target.pid), "--state=used", "--top=0")
-        assert {pointer for pointer, *_ in rows} <= {row["address"] for row in listed["chunks"]}
+        assert {pointer for pointer, *_ in rows} <= {row["address"] for row in listed["rows"]}
         core = target.as_form(KERNEL_CORE)
     with heap_of(core) as heap:
         assert check_blocks(heap, rows) == set()

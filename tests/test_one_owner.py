@@ -47,7 +47,7 @@ def test_small_blocks_that_two_objects_share(kind: str, rng: random.Random, tmp_
         rows = ask("retained", str(target.pid), "--top=5")["rows"]
     (row,) = [row for row in rows if row["at_most"] is not None]
     assert count * size <= row["at_most"] <= count * (size + 32) + row["retained"] + 8 * 2 * (count + 10)
-    names = {row["path"], *row["holders"]}
+    names = {row["path"], *row["other_holders"]}
     assert names == {"sys.modules['__main__'].one", "sys.modules['__main__'].other"}
 
 

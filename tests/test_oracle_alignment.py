@@ -34,4 +34,4 @@ def test_size_classes(alignment: int, pool: int, form: str, rng: random.Random, 
         answer = ask("pools", target.as_form(form))
     assert answer["damage"] == []
     assert answered(answer) == {"arena_size": 64 * pool, "pool_size": pool, **table(path)}
-    assert len(answer["classes"]) > 256 // alignment
+    assert len(answer["rows"]) > 256 // alignment

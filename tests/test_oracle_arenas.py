@@ -78,8 +78,8 @@ def malloc_stats(text: str) -> dict[str, Any]:
 
 def as_malloc_stats(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the answer of ``heap arenas`` in the same shape and width."""
-    arenas = {row["index"]: (row["system"] % WORD, row["in_use"] % WORD) for row in answer["arenas"]}
-    assert len(arenas) == len(answer["arenas"])
+    arenas = {row["index"]: (row["system"] % WORD, row["in_use"] % WORD) for row in answer["rows"]}
+    assert len(arenas) == len(answer["rows"])
     return {"arenas": arenas, "total": (answer["total"]["system"] % WORD, answer["total"]["in_use"] % WORD)}
 
 
@@ -123,9 +123,9 @@ def check_figures(answer: dict[str, Any], target: Running) -> None:
     assert as_malloc_stats(answer) == malloc_stats(target.stderr)
     # Since 2.43 there are no fast bins, and malloc_info() says nothing of them.
     fast = {int(index): sum(map(int, FAST.findall(body))) for index, body in HEAP.findall(target.stderr)}
-    assert {row["index"]: row["fast"] for row in answer["arenas"]} == fast
+    assert {row["index"]: row["fast"] for row in answer["rows"]} == fast
     mmapped = MMAPPED.findall(target.stderr)[-1]
-    assert (answer["mmapped"]["count"], answer["mmapped"]["bytes"]) == tuple(map(int, mmapped))
+    assert (answer["mmapped_chunks"]["count"], answer["mmapped_chunks"]["bytes"]) == tuple(map(int, mmapped))
     assert answer["damage"] == []
 
 
@@ -134,7 +134,7 @@ def check_counts(answer: dict[str, Any], case: Case, table: Table, tcaches: int 
 
     ``cached`` mmapped chunks, which ``mp_`` still counts, are in the threads' caches.
     """
-    used = sum(row["used_chunks"] for row in answer["arenas"]) + answer["mmapped"]["count"] - cached
+    used = sum(row["used_count"] for row in answer["rows"]) + answer["mmapped_chunks"]["count"] - cached
     caches = case.threads if tcaches is None else tcaches
     own = caches + (case.threads - 1) if case.operations else 0
     assert used == len(table.live) + own, f"{used} used chunks, {len(table.live)} live pointers and {own} of glibc's"

@@ -45,7 +45,7 @@ class Asked:
 
     def of_state(self, *states: str) -> list[dict[str, Any]]:
         """Return the chunks in one of the states."""
-        return [row for row in self.chunks["chunks"] if row["state"] in states]
+        return [row for row in self.chunks["rows"] if row["state"] in states]
 
 
 def asked(target: Running, name: str, table: Table) -> Asked:
@@ -75,26 +75,29 @@ def test_books_of_every_form(form: str, rng: random.Random, tmp_path: Path) -> N
 
 def check_sums(found: Asked) -> None:
     """Sizes are the chunks counted; both are what the arenas hold; nothing overlaps."""
-    sizes, arenas = found.sizes, found.arenas["arenas"]
-    rows = sizes["sizes"]
+    sizes, arenas = found.sizes, found.arenas["rows"]
+    rows = sizes["rows"]
     for column, states in (("used", ("used", "mmapped")), ("free", FREE)):
         by_size = Counter(row["size"] for row in found.of_state(*states))
-        assert {row["size"]: row[column] for row in rows if row[column]} == by_size
-        assert all(row[f"{column}_bytes"] == row["size"] * row[column] for row in rows)
-    for key in ("used", "free", "used_bytes", "free_bytes"):
+        assert {row["size"]: row[f"{column}_count"] for row in rows if row[column]} == by_size
+        assert all(row[column] == row["size"] * row[f"{column}_count"] for row in rows)
+    for key in ("used", "free", "used_count", "free_count"):
         assert sizes["total"][key] == sum(row[key] for row in rows)
-    assert sizes["total"]["used"] == sum(row["used_chunks"] for row in arenas) + found.arenas["mmapped"]["count"]
-    assert sizes["total"]["free"] == sum(row["free_chunks"] for row in arenas)
-    assert sizes["total"]["free_bytes"] == sum(row[state] for row in arenas for state in FREE)
-    assert sizes["top"] == sum(row["top"] for row in arenas)
-    parts = (sizes["total"]["used_bytes"], sizes["total"]["free_bytes"], sizes["top"], sizes["overhead"])
-    assert sum(parts) == found.arenas["total"]["system"]
-    assert sizes["mapped"] == found.arenas["mmapped"]["count"] == len(found.of_state("mmapped"))
-    assert (found.chunks["count"], found.chunks["bytes"]) == (
-        len(found.chunks["chunks"]),
-        sum(row["size"] for row in found.chunks["chunks"]),
+    assert (
+        sizes["total"]["used_count"]
+        == sum(row["used_count"] for row in arenas) + found.arenas["mmapped_chunks"]["count"]
     )
-    ascending = sorted(found.chunks["chunks"], key=lambda row: int(row["address"]))
+    assert sizes["total"]["free_count"] == sum(row["free_count"] for row in arenas)
+    assert sizes["total"]["free"] == sum(row[state] for row in arenas for state in FREE)
+    assert sizes["top"] == sum(row["top"] for row in arenas)
+    parts = (sizes["total"]["used"], sizes["total"]["free"], sizes["top"], sizes["overhead"])
+    assert sum(parts) == found.arenas["total"]["system"]
+    assert sizes["mapped_count"] == found.arenas["mmapped_chunks"]["count"] == len(found.of_state("mmapped"))
+    assert (found.chunks["count"], found.chunks["total"]["bytes"]) == (
+        len(found.chunks["rows"]),
+        sum(row["size"] for row in found.chunks["rows"]),
+    )
+    ascending = sorted(found.chunks["rows"], key=lambda row: int(row["address"]))
     assert all(one["address"] + one["size"] <= two["address"] for one, two in zip(ascending, ascending[1:]))
 
 
@@ -114,9 +117,9 @@ def check_used(found: Asked, threads: int) -> None:
 def check_bins(found: Asked) -> None:
     """By malloc_info(): chunks in fast bins and in bins of each arena; each large bin has one name."""
     for index, body in HEAP.findall(found.target.stderr):
-        arena = found.arenas["arenas"][int(index)]
+        arena = found.arenas["rows"][int(index)]
         bins = {row["kind"]: (row["chunks"], row["bytes"]) for row in arena["bins"]}
-        own = [row for row in found.chunks["chunks"] if row["arena"] == int(index)]
+        own = [row for row in found.chunks["rows"] if row["arena"] == int(index)]
         for kind in ("fast", "tcache", "unsorted", "small", "large"):
             sizes = [row["size"] for row in own if (row["list"] or "").split(" ")[0] == kind]
             assert bins.pop(kind) == (len(sizes), sum(sizes))
@@ -187,12 +190,12 @@ def test_filters(name: str, rng: random.Random, tmp_path: Path) -> None:
     """Each filter, order and --top gives what the whole list gives when it is filtered, sorted and cut here."""
     with recorder(CASES[name], rng, tmp_path) as target:
         pid = str(target.pid)
-        whole = ask("chunks", pid)["chunks"]
+        whole = ask("chunks", pid)["rows"]
         for words, kept in filters(whole, rng):
             order, top = rng.choice(sorted(ORDERS)), rng.choice([1, 5, 3000, 10**9])
             answer = ask("chunks", pid, *words, f"--sort={order}", f"--top={top}")
-            assert answer["chunks"] == sorted(kept, key=ORDERS[order])[:top], words
-            assert (answer["count"], answer["bytes"]) == (len(kept), sum(row["size"] for row in kept)), words
+            assert answer["rows"] == sorted(kept, key=ORDERS[order])[:top], words
+            assert (answer["count"], answer["total"]["bytes"]) == (len(kept), sum(row["size"] for row in kept)), words
 
 
 @pytest.mark.in_turn("form", 1)
@@ -205,29 +208,29 @@ def test_types(kind: str, form: str, rng: random.Random, tmp_path: Path) -> None
         name = target.as_form(form)
         truth = {kind: set(places) for kind, places in json.loads(table.read_text()).items()}
         plain = truth.pop("bytes")
-        assert plain <= {row["address"] for row in ask("chunks", name, "--type=bytes")["chunks"]}
+        assert plain <= {row["address"] for row in ask("chunks", name, "--type=bytes")["rows"]}
         for pattern in ("__main__.Blob", "*.Row", "__main__.*", "__main__.[!B]*", "Blob"):
             wanted = {kind: places for kind, places in truth.items() if fnmatch.fnmatchcase(kind, pattern)}
             answer = ask("chunks", name, f"--type={pattern}")
-            assert {row["address"]: row["what"] for row in answer["chunks"]} == {
+            assert {row["address"]: row["what"] for row in answer["rows"]} == {
                 place: kind for kind, places in wanted.items() for place in places
             }
-            assert answer["count"] == len(answer["chunks"])
+            assert answer["count"] == len(answer["rows"])
         few = ask("chunks", name, "--type=__main__.*", "--min=2K", "--state=used", "--arena=main", "--top=3")
         mapped = ask("chunks", name, "--type=__main__.Blob", "--state=mmapped")
-    assert len(few["chunks"]) == 3 < few["count"]
-    assert {(row["state"], row["arena"]) for row in few["chunks"]} == {("used", 0)}
-    assert all(row["size"] > 200_000 and row["arena"] is None for row in mapped["chunks"])
+    assert len(few["rows"]) == 3 < few["count"]
+    assert {(row["state"], row["arena"]) for row in few["rows"]} == {("used", 0)}
+    assert all(row["size"] > 200_000 and row["arena"] is None for row in mapped["rows"])
 
 
 def test_types_agree_with_pyobjects(rng: random.Random, tmp_path: Path) -> None:
     """Of types whose objects are all large: as many, and as many bytes, as ``heap pyobjects`` counts."""
     command = python_program("stripped", "large", rng.randrange(1 << 30), tmp_path / "table")
     with running(command, tmp_path) as target:
-        types = {row["type"]: row for row in ask("pyobjects", str(target.pid))["types"]}
+        types = {row["type"]: row for row in ask("pyobjects", str(target.pid))["rows"]}
         for name in ("__main__.Row", "__main__.Blob", "type"):
             answer = ask("chunks", str(target.pid), f"--type={name}")
-            assert (answer["count"], answer["bytes"]) == (types[name]["count"], types[name]["bytes"])
+            assert (answer["count"], answer["total"]["bytes"]) == (types[name]["count"], types[name]["own"])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -238,7 +241,7 @@ def test_whose_thread_cache(form: str, rng: random.Random, tmp_path: Path) -> No
         name = target.as_form(form)
         arenas, cached = ask("arenas", name), ask("chunks", name, "--state=tcache")
     truth = list(struct.iter_unpack("<3Q", (tmp_path / "table").read_bytes()))
-    threads = {row["tid"]: row for row in arenas["threads"]}
+    threads = {row["tid"]: row for row in arenas["thread_caches"]}
     assert threads.keys() == tids == {tid for tid, _, _ in truth}
     for tid, row in threads.items():
         own = [(size, blocks) for owner, size, blocks in truth if owner == tid]
@@ -246,7 +249,7 @@ def test_whose_thread_cache(form: str, rng: random.Random, tmp_path: Path) -> No
         # Besides: a few small ones that the start of a thread has left.
         assert 0 <= rest[0] <= 4 and 0 <= rest[1] <= 400 * rest[0], (row, own)
     assert sum(row["chunks"] for row in threads.values()) == cached["count"]
-    assert sum(row["bytes"] for row in threads.values()) == cached["bytes"]
+    assert sum(row["bytes"] for row in threads.values()) == cached["total"]["bytes"]
     assert len({row["address"] for row in threads.values()}) == len(tids)
     if form == PROCESS:
         assert {row["name"] for row in threads.values()} == {"caches"}
@@ -257,14 +260,14 @@ def test_headers_and_reserves(form: str, rng: random.Random, tmp_path: Path) -> 
     """``heap at`` says whose header or reserve an address in a thread's heap is."""
     with recorder(CASES["arenas of several heaps"], rng, tmp_path) as target:
         name = target.as_form(form)
-        rows = [(row["index"], heap) for row in ask("arenas", name)["arenas"] for heap in row["heaps"] if row["index"]]
+        rows = [(row["index"], heap) for row in ask("arenas", name)["rows"] for heap in row["heaps"] if row["index"]]
         mapped = kernel.maps(target.pid) if form != FORMS[2] else []
         for index, heap in rng.sample(rows, min(4, len(rows))):
             header = ask("at", name, hex(heap["start"] + rng.randrange(32)))
-            assert (header["block"], header["mapping"]["owner"]) == (None, f"header of arena {index}'s heap")
+            assert (header["block"], header["mapping"]["whose"]) == (None, f"header of arena {index}'s heap")
             if any(part.start <= heap["end"] < part.end for part in mapped) and heap["end"] % (64 << 20):
                 reserve = ask("at", name, hex(heap["end"] + rng.randrange(16)))
-                assert (reserve["block"], reserve["mapping"]["owner"]) == (None, f"reserve of arena {index}")
+                assert (reserve["block"], reserve["mapping"]["whose"]) == (None, f"reserve of arena {index}")
 
 
 @pytest.mark.parametrize(

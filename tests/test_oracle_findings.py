@@ -74,7 +74,7 @@ def in_use(target: Running) -> int:
 def used(target: Running) -> int:
     """Return the bytes of mimalloc's blocks in use: the interpreter counts the blocks alone (tests/test_mimalloc.py),
     and the pages go back when they will."""
-    return sum(row["size"] * row["used"] for row in ask("pools", str(target.pid))["classes"])
+    return sum(row["size"] * row["used_count"] for row in ask("pools", str(target.pid))["rows"])
 
 
 def finding(answer: dict[str, Any], name: str) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def test_pymalloc_arenas(rng: random.Random, tmp_path: Path) -> None:
     truth = tmp_path / "truth"
     command = python_program("stripped", "pinned_arenas", rng.getrandbits(30), 2000, truth)
     with running(command, tmp_path) as target:
-        pins = ask("pins", str(target.pid), "--allocator=pymalloc", "--min=4K")["pins"]
+        pins = ask("pins", str(target.pid), "--allocator=pymalloc", "--min=4K")["rows"]
         found = follow_advice(target, "pymalloc-arenas", line=str(truth))
         assert found["commands"] == [f"gdbheap pins {target.pid} --allocator=pymalloc"]
     named = {member["address"] for pin in pins for member in pin["members"]}
@@ -366,7 +366,7 @@ def test_full_before_the_first_request(release: str, rng: random.Random, tmp_pat
         before = [row["id"] for row in ask("", str(target.pid))["findings"]]
         target.go_on()
         after = finding(ask("", str(target.pid)), "leak-like")
-    assert "leak-like" not in before and not after["doubtful"]
+    assert "leak-like" not in before and not after["is_doubtful"]
 
 
 def test_shared_since_fork(rng: random.Random, tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ def test_pinned_pages(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path, {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}) as target:
         found = finding(ask("", str(target.pid)), "pinned-pages")
         assert found["commands"] == [f"gdbheap pins {target.pid} --allocator=glibc"]
-        pins = ask("pins", str(target.pid), "--allocator=glibc")["pins"]
+        pins = ask("pins", str(target.pid), "--allocator=glibc")["rows"]
         held = (tmp_path / "table").read_bytes()
         (target.directory / "none").write_bytes(b"")
         target.go_on(str(target.directory / "none"))

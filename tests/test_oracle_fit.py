@@ -189,11 +189,11 @@ def check(case: Case, form: str, rng: random.Random, directory: Path) -> None:
     program = c_program("fit", *arguments)
     with running(program, directory, {"GLIBC_TUNABLES": case.tunables}) as target:
         name = target.as_form(form)
-        found = built(table, ask("arenas", name, "--sort=index")["arenas"][case.where]["top"])
+        found = built(table, ask("arenas", name, "--sort=index")["rows"][case.where]["top"])
         request = case.choose(found, rng)
         answer = ask("holes", name, "--top=1", f"--fit={request}")["fit"]
         target.go_on(str(request))
-    ours = next(arena for arena in answer["arenas"] if arena["index"] == case.where)
+    ours = next(arena for arena in answer["by_arena"] if arena["index"] == case.where)
     done = Result(*struct.unpack("<5Q", result.read_bytes()))
     assert outcome(answer, ours) == case.outcome, (request, found, answer)
     check_outcome(answer, ours, done, case)
@@ -202,20 +202,20 @@ def check(case: Case, form: str, rng: random.Random, directory: Path) -> None:
 
 def outcome(answer: dict[str, Any], ours: dict[str, Any]) -> str:
     """What the answer says will happen, in a word."""
-    if answer["cached"]:
+    if answer["cached_pieces"]:
         return "cached"
-    if ours["best"] is not None:
+    if ours["best_piece"] is not None:
         return "best"
-    return "top" if ours["top"] else "mapped" if ours["mmapped"] else "grows"
+    return "top" if ours["uses_top"] else "mapped" if ours["mmapped"] else "grows"
 
 
 def check_outcome(answer: dict[str, Any], ours: dict[str, Any], done: Result, case: Case) -> None:
     """Compare with what malloc did."""
     kernel = (done.arenas, done.mapped > 0)
     if case.outcome == "cached":
-        assert kernel == (0, False) and done.pointer in [piece["address"] for piece in answer["cached"]]
+        assert kernel == (0, False) and done.pointer in [piece["address"] for piece in answer["cached_pieces"]]
     elif case.outcome == "best":
-        assert kernel == (0, False) and done.pointer == ours["best"]["address"]
+        assert kernel == (0, False) and done.pointer == ours["best_piece"]["address"]
     elif case.outcome == "top":
         assert kernel == (0, False)
     elif case.outcome == "mapped":
@@ -230,8 +230,9 @@ def check_figures(answer: dict[str, Any], ours: dict[str, Any], found: Built, re
     chunk = max(32, (request + 8 + 15) // 16 * 16)
     assert (answer["request"], answer["chunk"]) == (request, chunk)
     assert answer["mmap_threshold"] == MMAP_THRESHOLD
-    assert answer["mmapped"] == (not answer["fits"] and all(arena["mmapped"] for arena in answer["arenas"]))
-    assert answer["fits"] == any([answer["cached"], *(arena["best"] or arena["top"] for arena in answer["arenas"])])
+    assert answer["mmapped"] == (not answer["fits"] and all(arena["mmapped"] for arena in answer["by_arena"]))
+    served = (arena["best_piece"] or arena["uses_top"] for arena in answer["by_arena"])
+    assert answer["fits"] == any([answer["cached_pieces"], *served])
     if case.outcome in ("top", "grows", "mapped"):
         check_nearest(answer, ours, found, chunk, case)
 
@@ -259,10 +260,10 @@ def test_a_hole_may_be_several_chunks(form: str, rng: random.Random, tmp_path: P
         answer = ask("holes", name, f"--fit={request_for(7 * SMALL_CHUNK)}")["fit"]
     first = next(struct.iter_unpack("<3Q", (tmp_path / "table").read_bytes()))[0]
     assert whole["fit"] is None
-    assert [hole["size"] for hole in whole["holes"] if hole["address"] == first] == [7 * SMALL_CHUNK]
-    assert answer["chunk"] == 7 * SMALL_CHUNK and answer["cached"] == []
-    assert answer["arenas"][0]["best"] == {
-        key: min(whole["holes"], key=lambda hole: (hole["size"] <= 7 * SMALL_CHUNK, hole["size"]))[key]
+    assert [hole["size"] for hole in whole["rows"] if hole["address"] == first] == [7 * SMALL_CHUNK]
+    assert answer["chunk"] == 7 * SMALL_CHUNK and answer["cached_pieces"] == []
+    assert answer["by_arena"][0]["best_piece"] == {
+        key: min(whole["rows"], key=lambda hole: (hole["size"] <= 7 * SMALL_CHUNK, hole["size"]))[key]
         for key in ("address", "size")
     }
 

@@ -17,7 +17,7 @@ from gdbheap.answers.arrays import _Covered
 from gdbheap.answers.at import at
 
 KEYS = ("what", "shape", "bytes")
-ARRAY_KEYS = ("shape", "bytes", "dtype", "data", "views", "base")
+ARRAY_KEYS = ("shape", "bytes", "dtype", "data_address", "views", "base")
 # In whose dtypes there is an object that no text can be read of without running anything.
 PARTLY_NAMED = ("period",)
 
@@ -74,12 +74,12 @@ def test_frames_are_what_they_say(modules: tuple[str, ...], rng: random.Random, 
                     "two words" not in gdbheap("owners", where, "--by=array", "--top=all", "--no-text", "--json").stdout
                 )
             answer = ask("owners", where, "--by=array", "--top=all")
-            rows = {row["path"]: row for row in answer["arrays"]}
+            rows = {row["path"]: row for row in answer["rows"]}
             check_frames(rows, truth["frames"])
             check_arrays(rows, truth["arrays"])
-            assert answer["count"] == len(answer["arrays"]) and not answer["rows"]
-            own = sum(row["bytes"] - row["shared"] for row in answer["arrays"] if row["bytes"] is not None)
-            assert answer["bytes"] == own
+            assert answer["count"] == len(answer["rows"])
+            own = sum(row["bytes"] - row["repeated"] for row in answer["rows"] if row["bytes"] is not None)
+            assert answer["total"]["bytes"] == own
 
 
 def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_frame_is_one_row(rng: random.Random, tmp_path: Path) -> None:
     assert (row["expression"], row["array"]["what"], row["array"]["shape"]) == (path, "DataFrame", said["shape"])
     assert {column["name"]: column["bytes"] for column in row["array"]["columns"]} == said["columns"]
     assert row["bytes"] >= sum(said["columns"].values())
-    assert sum(row["bytes"] for row in answer["rows"]) == answer["bytes"]
+    assert sum(row["bytes"] for row in answer["rows"]) == answer["total"]["bytes"]
     rows, columns = said["shape"]
     assert f"DataFrame ({rows:,} x {columns}) of {path}" in shown and "column price float64" in shown
     assert f"{rows:,} x {columns}" in text and "column price" in text and "not one word" in text
@@ -126,10 +126,10 @@ def test_hostile_arrays(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path) as target:
         said = json.loads(target.stderr)
         answer = ask("owners", str(target.pid), "--by=array", "--top=all")
-        found = {row["address"]: row for row in answer["arrays"]}
+        found = {row["address"]: row for row in answer["rows"]}
         assert found.keys() & set(said["false"]) == set()
         assert all(found[address]["bytes"] == size for address, size in said["sound"])
-        assert answer["bytes"] < 1 << 30
+        assert answer["total"]["bytes"] < 1 << 30
         assert any("left out" in warning for warning in answer["warnings"])
 
 
@@ -150,7 +150,7 @@ def test_who_has_no_arrays(tmp_path: Path) -> None:
     code = "import array, os\nkept = [array.array('d', range(n)) for n in range(500)]\nos.read(0, 1)"
     with running([interpreter_of("stripped"), "-I", "-c", code], tmp_path) as target:
         answer = ask("owners", str(target.pid), "--by=array")
-        assert (answer["arrays"], answer["count"], answer["bytes"]) == ([], 0, 0)
+        assert (answer["rows"], answer["count"], answer["total"]["bytes"]) == ([], 0, 0)
         assert "No DataFrame" in gdbheap("owners", str(target.pid), "--by=array").stdout
     with running(c_program("idle"), tmp_path) as target:
         done = gdbheap("owners", str(target.pid), "--by=array")

@@ -133,10 +133,10 @@ def program(
 def check(answer: dict[str, Any], truth: list[Hole], minimum: int) -> None:
     """Compare addresses, sizes, order, neighbours and sums."""
     truth = [hole for hole in truth if hole.size >= minimum]
-    rows = answer["holes"]
+    rows = answer["rows"]
     assert {row["address"]: row["size"] for row in rows} == {hole.address: hole.size for hole in truth}
     assert [row["size"] for row in rows] == [hole.size for hole in truth], "largest first"
-    assert (answer["count"], answer["bytes"]) == (len(truth), sum(hole.size for hole in truth))
+    assert (answer["count"], answer["total"]["bytes"]) == (len(truth), sum(hole.size for hole in truth))
     by_address = {hole.address: hole for hole in truth}
     for row in rows:
         check_neighbours(row, by_address[row["address"]])
@@ -161,8 +161,8 @@ def test_exactly_the_holes(place: int, form: str, minimum: int, rng: random.Rand
         truth = expected(tmp_path / "table", place, target.pid)
         answer = ask("holes", target.as_form(form), f"--min={minimum}")
     check(answer, truth, minimum)
-    assert {row["arena"] for row in answer["holes"]} == {0 if place == MAIN else 1}
-    assert {row["allocator"] for row in answer["holes"]} == {"glibc"}
+    assert {row["arena"] for row in answer["rows"]} == {0 if place == MAIN else 1}
+    assert {row["allocator"] for row in answer["rows"]} == {"glibc"}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -190,8 +190,8 @@ def test_top_cuts_the_list_and_not_the_sums(rng: random.Random, tmp_path: Path) 
         cut = ask("holes", str(target.pid), "--min=100K", "--top=3")
         truth = expected(tmp_path / "table", MAIN, target.pid)
     check(whole, truth, 100 * 1024)
-    assert cut["holes"] == whole["holes"][:3]
-    assert {**cut, "holes": []} == {**whole, "holes": []}
+    assert cut["rows"] == whole["rows"][:3]
+    assert {**cut, "rows": [], "more": 0} == {**whole, "rows": []} and cut["more"] == whole["count"] - 3
 
 
 def test_sizes_take_units(rng: random.Random, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_sizes_take_units(rng: random.Random, tmp_path: Path) -> None:
         word, number = (ask("holes", str(target.pid), f"--min={size}") for size in ("1M", "1048576"))
         truth = expected(tmp_path / "table", MAIN, target.pid)
     check(word, truth, 1 << 20)
-    assert number["holes"] == word["holes"]
+    assert number["rows"] == word["rows"]
 
 
 @pytest.mark.parametrize("release", [NOTHING, TRIM, ADVISE])
@@ -211,11 +211,11 @@ def test_resident_bytes(place: int, release: int, rng: random.Random, tmp_path: 
         truth = expected(tmp_path / "table", place, target.pid)
         answer = ask("holes", str(target.pid), "--min=64K")
         check(answer, truth, 64 * 1024)
-        ours = {row["address"]: row["resident"] for row in answer["holes"]}
-        sizes = {row["address"]: row["size"] for row in answer["holes"]}
+        ours = {row["address"]: row["resident"] for row in answer["rows"]}
+        sizes = {row["address"]: row["size"] for row in answer["rows"]}
         theirs = {address: kernel.resident_inside(target.pid, address - 16, size) for address, size in sizes.items()}
     assert ours == theirs
-    assert answer["resident"] == sum(theirs.values())
+    assert answer["total"]["resident"] == sum(theirs.values())
     assert (sum(theirs.values()) < sum(sizes.values()) - 8192 * len(sizes)) == (release != NOTHING)
 
 
@@ -226,10 +226,10 @@ def test_resident_bytes_of_a_core(release: int, rng: random.Random, tmp_path: Pa
         live = ask("holes", str(target.pid), "--min=64K")
         from_gdb = ask("holes", target.as_form(GCORE), "--min=64K")
         from_kernel = ask("holes", str(target.kernel_core()), "--min=64K")
-    assert from_kernel["holes"] == live["holes"]
-    assert from_kernel["resident"] == live["resident"]
-    assert [{**row, "resident": None} for row in live["holes"]] == from_gdb["holes"]
-    assert from_gdb["resident"] is None
+    assert from_kernel["rows"] == live["rows"]
+    assert from_kernel["total"]["resident"] == live["total"]["resident"]
+    assert [{**row, "resident": None} for row in live["rows"]] == from_gdb["rows"]
+    assert from_gdb["total"]["resident"] is None
 
 
 def test_holes_of_a_fragmented_python(rng: random.Random, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_holes_of_a_fragmented_python(rng: random.Random, tmp_path: Path) -> Non
     with running(python_program("stripped", "fragmented", rng.getrandbits(32), 300), tmp_path) as target:
         answer = ask("holes", target.as_form(PROCESS), "--min=64K")
         mappings = kernel.maps(target.pid)
-    rows = sorted(answer["holes"], key=lambda row: int(row["address"]))
+    rows = sorted(answer["rows"], key=lambda row: int(row["address"]))
     assert rows and all(row["size"] % 16 == 0 and row["address"] % 16 == 0 for row in rows)
     assert all(one["address"] + one["size"] <= two["address"] for one, two in zip(rows, rows[1:]))
     assert all(any(m.start <= row["address"] < m.end for m in mappings) for row in rows)

@@ -32,17 +32,17 @@ def test_every_object_is_listed(python: str, rng: random.Random, tmp_path: Path)
     with running(values(python, rng, tmp_path, 400), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), OWN, "--list")
         table = ask("pyobjects", str(target.pid), OWN)
-    found = {row["address"]: row for row in answer["objects"]}
-    assert len(found) == len(answer["objects"]) == answer["count"] == table["total"]["count"]
+    found = {row["address"]: row for row in answer["rows"]}
+    assert len(found) == len(answer["rows"]) == answer["count"] == table["total"]["count"]
     written = {address: (match[1], text) for address, text in truth(tmp_path) if (match := CLASS.match(text))}
     assert written
     for address, (name, text) in written.items():
         assert found[address]["type"] == name
         shown = found[address]["text"]
-        if found[address] in answer["objects"][MAX_TEXTS:]:
+        if found[address] in answer["rows"][MAX_TEXTS:]:
             continue
         assert CUT in (shown or "") or same(text, shown, address)
-    assert by_type(answer["objects"]) == {row["type"]: (row["count"], row["bytes"]) for row in table["types"]}
+    assert by_type(answer["rows"]) == {row["type"]: (row["count"], row["own"]) for row in table["rows"]}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -57,16 +57,14 @@ def test_list_equals_the_table(kind: str, form: str, rng: random.Random, tmp_pat
         answers = {key: ask("pyobjects", name, OWN, "--list", f"--sort={key}") for key in KEYS}
         top = rng.randrange(1, 60)
         cut = {key: ask("pyobjects", name, OWN, "--list", f"--sort={key}", f"--top={top}") for key in KEYS}
-    expected = {row["type"]: (row["count"], row["bytes"]) for row in table["types"]}
+    expected = {row["type"]: (row["count"], row["own"]) for row in table["rows"]}
     for key, answer in answers.items():
-        assert by_type(answer["objects"]) == expected
-        assert (answer["count"], answer["bytes"]) == (table["total"]["count"], table["total"]["bytes"])
-        assert answer["buffers"] == sum(row["buffers"] for row in answer["objects"])
-        assert answer["objects"] == sorted(answer["objects"], key=KEYS[key])
-        assert cut[key]["objects"] == answer["objects"][:top]
-        assert [cut[key][name] for name in ("count", "bytes", "buffers")] == [
-            answer[name] for name in ("count", "bytes", "buffers")
-        ]
+        assert by_type(answer["rows"]) == expected
+        assert (answer["count"], answer["total"]["own"]) == (table["total"]["count"], table["total"]["own"])
+        assert answer["total"]["buffers"] == sum(row["buffers"] for row in answer["rows"])
+        assert answer["rows"] == sorted(answer["rows"], key=KEYS[key])
+        assert cut[key]["rows"] == answer["rows"][:top]
+        assert (cut[key]["count"], cut[key]["total"]) == (answer["count"], answer["total"])
 
 
 KEYS: dict[str, Any] = {
@@ -85,8 +83,8 @@ def test_items_that_look_like_an_object(python: str, rng: random.Random, tmp_pat
     with running(program(python, "lookalikes", count), tmp_path) as target:
         answer = ask("pyobjects", str(target.pid), OWN, "--list")
         table = ask("pyobjects", str(target.pid), OWN)
-    assert [(row["type"], row["count"]) for row in table["types"]] == [("__main__.Real", count)]
-    assert by_type(answer["objects"]) == {"__main__.Real": (count, table["total"]["bytes"])}
+    assert [(row["type"], row["count"]) for row in table["rows"]] == [("__main__.Real", count)]
+    assert by_type(answer["rows"]) == {"__main__.Real": (count, table["total"]["own"])}
     assert table["total"]["buffers"] >= count * 7 * 8
 
 

@@ -135,7 +135,7 @@ def test_ledger_of_a_process(program: Any, rng: random.Random, tmp_path: Path) -
     lines = answer["ledger"]
     check_families(lines)
     assert before == after, "the target moved"
-    assert (answer["rss"]["bytes"], answer["rss"]["swap"]) == before
+    assert (answer["rss"]["bytes"], answer["rss"]["swapped"]) == before
     assert (roots(lines, "resident"), roots(lines, "swapped")) == before
     assert roots(lines, "virtual") == virtual
     assert (line_of(answer, "unexplained")["resident"] or 0) * 100 < before[0]
@@ -179,17 +179,17 @@ def test_ledger_agrees_with_arenas_and_pools(rng: random.Random, tmp_path: Path)
     with start(stripped_python, rng, tmp_path) as target:
         answer, arenas, pools = (ask(noun, str(target.pid)) for noun in ("", "arenas", "pools"))
     assert line_of(answer, "pymalloc")["virtual"] == pools["arenas"] * pools["arena_size"]
-    used = sum(row["used"] * row["size"] for row in pools["classes"])
+    used = sum(row["used_count"] * row["size"] for row in pools["rows"])
     assert line_of(answer, "pymalloc.used")["virtual"] == used
-    assert line_of(answer, "glibc.top")["virtual"] == sum(row["top"] for row in arenas["arenas"])
-    assert line_of(answer, "glibc.mmapped")["virtual"] == arenas["mmapped"]["bytes"]
+    assert line_of(answer, "glibc.top")["virtual"] == sum(row["top"] for row in arenas["rows"])
+    assert line_of(answer, "glibc.mmapped")["virtual"] == arenas["mmapped_chunks"]["bytes"]
 
 
 def test_at_names_the_kernels_mappings(rng: random.Random, tmp_path: Path) -> None:
     """What the kernel maps into every process is called by its name, not "other"."""
     with start(plain, rng, tmp_path) as target:
         own = [mapped for mapped in kernel.maps(target.pid) if mapped.path.startswith("[v")]
-        owners = {mapped.path: ask("at", str(target.pid), hex(mapped.start))["mapping"]["owner"] for mapped in own}
+        owners = {mapped.path: ask("at", str(target.pid), hex(mapped.start))["mapping"]["whose"] for mapped in own}
     assert owners and owners == {name: f"the kernel's {name.strip('[]')}" for name in owners}
 
 
@@ -227,7 +227,7 @@ def test_ledger_of_a_process_in_swap(program: Any, rng: random.Random, tmp_path:
         answer = ask("", str(target.pid))
     lines = answer["ledger"]
     check_families(lines)
-    assert before[1] > 0 and (answer["rss"]["bytes"], answer["rss"]["swap"]) == before
+    assert before[1] > 0 and (answer["rss"]["bytes"], answer["rss"]["swapped"]) == before
     assert (roots(lines, "resident"), roots(lines, "swapped")) == before
     assert line_of(answer, "unexplained")["swapped"] == 0
 
@@ -237,7 +237,7 @@ def test_ledger_in_detail(program: Any, rng: random.Random, tmp_path: Path) -> N
     """The parts of the parts add up, and the rest of the ledger is the same; each arena has its own lines."""
     with start(program, rng, tmp_path) as target:
         answer, detailed = ask("", str(target.pid)), ask("", str(target.pid), "--detail")
-        arenas = ask("arenas", str(target.pid))["arenas"]
+        arenas = ask("arenas", str(target.pid))["rows"]
         mapped = kernel.maps(target.pid)
     check_families(detailed["ledger"])
     ids = {line["id"] for line in answer["ledger"]}
@@ -262,7 +262,7 @@ def test_free_lines_page_for_page(program: Any, rng: random.Random, tmp_path: Pa
     """A whole page is under "free" if and only if each byte of it is: by the listed chunks and pagemap's entries."""
     with start(program, rng, tmp_path) as target:
         lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
-        holes = ask("holes", str(target.pid), "--min=16")["holes"]
+        holes = ask("holes", str(target.pid), "--min=16")["rows"]
         spans = [hole_span(hole) for hole in holes if hole["allocator"] == "glibc"]
         found = [page for start, end in spans for page in kernel.pages(target.pid, start, end)]
     whole = sum(end - start for start, end in spans)
@@ -275,7 +275,7 @@ def test_each_byte_has_an_owner(program: Any, rng: random.Random, tmp_path: Path
     """What is resident of a line are the resident bytes of its chunks, by their list and pagemap's entries."""
     with start(program, rng, tmp_path) as target:
         lines = {line["id"]: line for line in ask("", str(target.pid))["ledger"]}
-        chunks = ask("chunks", str(target.pid), "--top=all")["chunks"]
+        chunks = ask("chunks", str(target.pid), "--top=all")["rows"]
         there = present(target.pid, [(row["address"] - 16, row["address"] - 16 + row["size"]) for row in chunks])
     sums: Counter[str] = Counter()
     for row, resident in zip(chunks, there):

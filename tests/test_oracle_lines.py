@@ -42,9 +42,9 @@ def test_lines_of_a_process(release: str, rng: random.Random, tmp_path: Path) ->
     with running(started(release, rng, tmp_path), tmp_path) as target:
         with heap_of(str(target.pid)) as heap:
             answer = lines(heap)
-            truth = check_lines([(row.line, row.count, row.bytes) for row in answer.lines], tmp_path)
-            found = {address: at(heap, int(address)).allocated for address in truth["places"]}
-    assert answer.unreadable == 0 and answer.bytes == sum(row.bytes for row in answer.lines)
+            truth = check_lines([(row.place, row.count, row.bytes) for row in answer.rows], tmp_path)
+            found = {address: at(heap, int(address)).allocated_at for address in truth["places"]}
+    assert answer.unreadable == 0 and answer.bytes == sum(row.bytes for row in answer.rows)
     places = {address: None if one is None else f"{one.file}:{one.line}" for address, one in found.items()}
     assert places == truth["places"]
 
@@ -63,9 +63,9 @@ def test_other_ways(mode: str, rng: random.Random, tmp_path: Path) -> None:
     with running(started(release, rng, tmp_path), tmp_path, environment) as target:
         name = target.as_form(mode) if mode in FORMS else str(target.pid)
         answer = ask("pyobjects", name, "--by=line", "--top=all")
-        truth = check_lines([(row["line"], row["count"], row["bytes"]) for row in answer["lines"]], tmp_path)
+        truth = check_lines([(row["place"], row["count"], row["bytes"]) for row in answer["rows"]], tmp_path)
         address, place = next(iter(truth["places"].items()), (None, None))
-        where = ask("at", name, address)["allocated"] if address else None
+        where = ask("at", name, address)["allocated_at"] if address else None
         text = gdbheap("pyobjects", name, "--by=line", "--top=3").stdout
     assert where is None or f"{where['file']}:{where['line']}" == place
     assert "(other lines)" in text

@@ -37,7 +37,7 @@ def owned(target: str) -> dict[str, list[int]]:
     """Return {type: [count, bytes, buffers]} of types that own blocks by their fields; never by ``--exe``."""
     done = said("pyobjects", target, "--top=1000000", "--json")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["types"]
+    rows = json.loads(done.stdout)["rows"]
     return {row["type"]: [row[key] for key in ("count", "bytes", "buffers")] for row in rows if row["type"] in BUFFERS}
 
 

@@ -56,8 +56,8 @@ NAMES = ("threads", "scattered", "foreign", "python", "holes", "states")
 def parts(answer: dict[str, Any]) -> dict[str, Counter[str]]:
     """Return the sums over all cells and the rest, by the ledger's ids."""
     sums: dict[str, Counter[str]] = {}
-    cells = [cell for group in answer["groups"] for cell in group["cells"]]
-    for part in [*(part for cell in cells for part in cell["parts"]), *answer["rest"]]:
+    cells = [cell for group in answer["rows"] for cell in group["cells"]]
+    for part in [*(part for cell in cells for part in cell["parts"]), *answer["other_lines"]]:
         row = sums.setdefault(part["id"], Counter())
         row.update({key: part[key] or 0 for key in ("virtual", "pages", "resident")})
     return sums
@@ -86,7 +86,7 @@ def test_cells_are_the_kernels_pages(name: str, rng: random.Random, tmp_path: Pa
     """Cells follow each other without a gap, and each has as many resident pages as pagemap says."""
     with running(commands(rng, tmp_path)[name], tmp_path) as target:
         answer = ask("map", str(target.pid))
-        for group in answer["groups"]:
+        for group in answer["rows"]:
             cells = group["cells"]
             assert [cell["start"] for cell in cells] == list(range(group["start"], group["end"], answer["cell"]))
             assert [cell["end"] for cell in cells[:-1]] == [cell["start"] for cell in cells[1:]]
@@ -107,7 +107,7 @@ def test_used_bytes_are_the_programs_own(rng: random.Random, tmp_path: Path) -> 
         answer = ask("map", str(target.pid), "--cell=64K")
     rows = [(pointer - 16, pointer - 8 + usable, held) for pointer, usable, held in records(table)]
     first, last = min(row[0] for row in rows), max(row[1] for row in rows)
-    group = next(group for group in answer["groups"] if group["start"] <= first < group["end"])
+    group = next(group for group in answer["rows"] if group["start"] <= first < group["end"])
     inside = [cell for cell in group["cells"] if first <= cell["start"] and cell["end"] <= last]
     assert len(inside) > 20
     for cell in inside:
@@ -126,16 +126,16 @@ def test_mimalloc_is_drawn(release: str, form: str, rng: random.Random, tmp_path
         target = running_target.as_form(form)
         ledger, answer = ask("", target, "--detail")["ledger"], ask("map", target)
         text = gdbheap("map", target).stdout
-        why = gdbheap("why", target, hex(answer["groups"][0]["start"]))
+        why = gdbheap("why", target, hex(answer["rows"][0]["start"]))
     lines = {line["id"]: line for line in ledger}
-    own = [group for group in answer["groups"] if group["kind"] == "mimalloc"]
+    own = [group for group in answer["rows"] if group["kind"] == "mimalloc"]
     assert own and all(group["start"] % (32 << 20) == 0 for group in own)
-    drawn = parts({"groups": own, "rest": []})
+    drawn = parts({"rows": own, "other_lines": []})
     for name in ("used", "overhead"):
         assert drawn[f"mimalloc.{name}"]["virtual"] == lines[f"mimalloc.{name}"]["virtual"]
     free = lines["mimalloc.free"]["virtual"] - lines.get("mimalloc.free.reserve", {"virtual": 0})["virtual"]
     assert drawn["mimalloc.free"]["virtual"] == free
-    assert {part["id"] for part in answer["rest"]} & set(drawn) <= {"mimalloc.free"}
+    assert {part["id"] for part in answer["other_lines"]} & set(drawn) <= {"mimalloc.free"}
     title = text.index("mimalloc's segments: ")
     assert re.search("[█▓]", text[title:].split("\n\n")[0])
     assert why.returncode == 2 and "in no block in use" in why.stderr
@@ -181,7 +181,7 @@ def test_characters(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monk
     drawn = {int(row[1], 16): row[2] for row in re.finditer(r"^(0x[0-9a-f]+) (\S+)$", text, re.MULTILINE)}
     legend = text.splitlines()[-1]
     expected: Counter[str] = Counter()
-    for group in answer["groups"]:
+    for group in answer["rows"]:
         if group["kind"] == "glibc":
             characters = "".join(drawn[cell["start"]] for cell in group["cells"] if cell["start"] in drawn)
             assert [ASCII[one] for one in characters] == [look(cell) for cell in group["cells"]]
@@ -226,9 +226,9 @@ def test_svg(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
         x, y, wide, high = (int(shape[key]) for key in ("x", "y", "width", "height"))
         assert wide > 0 and high > 0 and x >= 0 and y >= 0 and x + wide <= width and y + high <= height
     words = "".join(text.text or "" for text in root.iter(f"{SVG}text"))
-    assert "One bar is" in words and all(group["name"] in words for group in answer["groups"])
+    assert "One bar is" in words and all(group["name"] in words for group in answer["rows"])
     area = sum(int(shape["width"]) * int(shape["height"]) for shape in shapes if int(shape["width"]) % 8 == 0)
-    assert area == 8 * 16 * sum(len(group["cells"]) for group in answer["groups"])
+    assert area == 8 * 16 * sum(len(group["cells"]) for group in answer["rows"])
 
 
 def test_usage(rng: random.Random, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_no_pools(release: str, mode: str, rng: random.Random, tmp_path: Path) -
         words = gdbheap("pools", str(target.pid)).stdout
         assert ask("check", str(target.pid))["ok"]
         ledger = {line["id"] for line in ask("", str(target.pid))["ledger"]}
-    assert (answer["classes"], answer["arenas"], answer["free_pools"], answer["interpreters"]) == ([], 0, 0, [])
+    assert (answer["rows"], answer["arenas"], answer["free_pools"], answer["interpreters"]) == ([], 0, 0, [])
     assert (answer["arena_size"], answer["pool_size"], answer["warnings"]) == (None, None, [])
     assert "not in use" in words and "pymalloc.used" not in ledger
 
@@ -60,7 +60,7 @@ def test_every_reachable_object(release: str, mode: str, rng: random.Random, tmp
 def check_chunks(target: str, reached: dict[int, str], rng: random.Random) -> None:
     """Ask ``heap chunks --type`` for a type: each object that can be reached lies in one of its chunks."""
     name = rng.choice(sorted(set(reached.values())))
-    chunks = ask("chunks", target, f"--type={name}", "--top=1000000")["chunks"]
+    chunks = ask("chunks", target, f"--type={name}", "--top=1000000")["rows"]
     ends = {chunk["address"]: chunk["address"] + chunk["size"] for chunk in chunks}
     own = [address for address, kind in reached.items() if kind == name]
     missed = [hex(a) for a in own if not any(a < ends.get(start, 0) for start in range(a - 96, a + 8, 8))]
@@ -69,7 +69,7 @@ def check_chunks(target: str, reached: dict[int, str], rng: random.Random) -> No
 
 def check_neighbours(target: str, reached: dict[int, str]) -> None:
     """The blocks beside holes that hold an object of the closure are named by its type."""
-    holes = ask("holes", target, "--min=1", "--top=1000")["holes"]
+    holes = ask("holes", target, "--min=1", "--top=1000")["rows"]
     beside = [block for hole in holes for block in (hole["before"], hole["after"]) if block]
     held = [(block, a) for block in beside for a in range(block["address"], block["address"] + 96, 8) if a in reached]
     inside = [(block, a) for block, a in held if a < block["address"] + block["size"] - 8]
@@ -105,7 +105,7 @@ def test_another_malloc(release: str, rng: random.Random, tmp_path: Path) -> Non
     whole answer."""
     program = release_program(release, "pools", rng.getrandbits(32), 100)
     with running(program, tmp_path, {"PYTHONMALLOC": "malloc", "LD_PRELOAD": library("tcmalloc")}) as target:
-        assert ask("pools", str(target.pid))["classes"] == []
-        found = {row["type"]: row for row in ask("pyobjects", str(target.pid), "--top=all")["types"]}
+        assert ask("pools", str(target.pid))["rows"] == []
+        found = {row["type"]: row for row in ask("pyobjects", str(target.pid), "--top=all")["rows"]}
     # What any interpreter has: its modules, and a dict for each of them.
-    assert found["dict"]["count"] > found["module"]["count"] > 5 and found["str"]["bytes"] > 0
+    assert found["dict"]["count"] > found["module"]["count"] > 5 and found["str"]["own"] > 0

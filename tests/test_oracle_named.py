@@ -78,9 +78,9 @@ BORROWED: dict[str, tuple[str, tuple[str, ...]]] = {
 def held(target: str, patterns: tuple[str, ...]) -> tuple[int, int, dict[str, int]]:
     """Return the used bytes, of them what is said to be of objects of these types, and what each root leads to."""
     answer = ask("pyobjects", target, f"--top={FULL}")
-    rows = [row for row in answer["types"] if any(fnmatchcase(row["type"], pattern) for pattern in patterns)]
+    rows = [row for row in answer["rows"] if any(fnmatchcase(row["type"], pattern) for pattern in patterns)]
     roots = {row["name"]: row["bytes"] for row in answer["roots"]}
-    return answer["used"]["bytes"], sum(row["bytes"] + row["buffers"] for row in rows), roots
+    return answer["all_used"]["bytes"], sum(row["bytes"] for row in rows), roots
 
 
 @pytest.mark.parametrize("kind", BORROWED)
@@ -119,7 +119,7 @@ def test_syntax_tree_of_a_running_script(release: str, rng: random.Random, tmp_p
 
 def syntax_blocks(target: Running) -> dict[int, bool]:
     """Return, of all used chunks as large as a PyArena's block, whether they are the interpreter's by themselves."""
-    rows = ask("chunks", str(target.pid), "--min=8224", "--max=8300", "--state=used", f"--top={FULL}")["chunks"]
+    rows = ask("chunks", str(target.pid), "--min=8224", "--max=8300", "--state=used", f"--top={FULL}")["rows"]
     return {row["address"]: row["what"] == f"reached from the interpreter at {row['address']:#x}" for row in rows}
 
 
@@ -134,8 +134,8 @@ def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path
         text = gdbheap("pyobjects", name, "--bytes").stdout if form == PROCESS else ""
     truth = json.loads((tmp_path / "truth").read_text())
     lost = {at ^ truth["key"]: (size, look) for at, size, look in truth["blocks"]}
-    unknown = {row["address"]: row for row in answer["unknown"]}
-    sizes = [row["size"] for row in answer["unknown"]]
+    unknown = {row["address"]: row for row in answer["unidentified"]}
+    sizes = [row["size"] for row in answer["unidentified"]]
     assert sizes == sorted(sizes, reverse=True)
     assert sum(sizes) == answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
     missed = [hex(at) for at in lost if at not in unknown]
@@ -143,10 +143,10 @@ def test_lost_blocks_are_not_named(form: str, rng: random.Random, tmp_path: Path
     assert len(missed) <= 3 + len(lost) // 100, missed
     for at in lost.keys() & unknown.keys():
         size, look = lost[at]
-        assert size <= unknown[at]["size"] - 8 < size + 32 and unknown[at]["looks"] == look
+        assert size <= unknown[at]["size"] - 8 < size + 32 and unknown[at]["look"] == look
     if text:
-        largest = answer["unknown"][0]
-        row = [f"{largest['address']:#x}", f"{largest['size']:,}", *largest["looks"].split()]
+        largest = answer["unidentified"][0]
+        row = [f"{largest['address']:#x}", f"{largest['size']:,}", *largest["look"].split()]
         assert row in [line.split() for line in text.splitlines()]
 
 
@@ -174,13 +174,16 @@ def test_buffers_by_what_they_are(kind: str, form: str, rng: random.Random, tmp_
         answer, table = ask("pyobjects", name, "--buffers"), ask("pyobjects", name, f"--top={FULL}")
         top = rng.randrange(1, 9)
         cut = ask("pyobjects", name, "--buffers", "--type=__main__.*", f"--top={top}", "--sort=count")
-    rows = {(row["type"], row["role"]): row for row in answer["buffers"]}
-    assert len(rows) == len(answer["buffers"]) == answer["rows"]
-    for row in table["types"]:
+    rows = {(row["type"], row["role"]): row for row in answer["rows"]}
+    assert len(rows) == len(answer["rows"]) == answer["count"]
+    for row in table["rows"]:
         own = [buffer for (owner, _role), buffer in rows.items() if owner == row["type"]]
         assert sum(buffer["bytes"] for buffer in own) == row["buffers"], row
-        assert sum(buffer["bytes"] for buffer in own if buffer["reached"]) == row["reached"], row
-    assert (answer["bytes"], answer["reached"]) == (table["total"]["buffers"], table["total"]["reached"])
+        assert sum(buffer["bytes"] for buffer in own if buffer["is_reached"]) == row["reached"], row
+    assert (answer["total"]["bytes"], answer["total"]["reached"]) == (
+        table["total"]["buffers"],
+        table["total"]["reached"],
+    )
     check_roles(truth, rows)
     check_cut(answer, cut, top)
 
@@ -200,12 +203,13 @@ def check_roles(truth: dict[str, Any], rows: dict[tuple[str, str], dict[str, Any
 
 def check_cut(answer: dict[str, Any], cut: dict[str, Any], top: int) -> None:
     """A pattern and --top: the sums are of all rows that match, the rows are the first ones."""
-    own = [row for row in answer["buffers"] if row["type"].startswith("__main__.")]
+    own = [row for row in answer["rows"] if row["type"].startswith("__main__.")]
     assert len(own) > top
     sums = {key: sum(row[key] for row in own) for key in ("count", "bytes")}
-    assert {key: cut[key] for key in sums} == sums and cut["rows"] == len(own)
+    assert {key: cut["total"][key] for key in sums} == sums
+    assert (cut["count"], cut["more"]) == (len(own), len(own) - top)
     own.sort(key=lambda row: (-row["count"], row["type"], row["role"]))
-    assert cut["buffers"] == own[:top]
+    assert cut["rows"] == own[:top]
 
 
 def test_two_tables_at_once_are_refused(tmp_path: Path) -> None:

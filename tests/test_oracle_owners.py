@@ -46,7 +46,7 @@ def test_as_many_bytes_as_getsizeof_says(kind: str, form: str, rng: random.Rando
     command = program(kind, "owners", rng.getrandbits(32), 1500, tmp_path / "truth")
     with running(command, tmp_path) as target:
         truth = json.loads((tmp_path / "truth").read_text())["sizes"]
-        found = {row["type"]: row for row in ask("pyobjects", target.as_form(form), "--top=1000000")["types"]}
+        found = {row["type"]: row for row in ask("pyobjects", target.as_form(form), "--top=1000000")["rows"]}
     for name, (count, sizes) in truth.items():
         least = sum(map(in_chunks if name == "__main__.Plain" else allocated, sizes))
         chunks = sum(size > 512 or name == "__main__.Plain" for size in sizes)
@@ -78,7 +78,7 @@ def balance(answer: dict[str, Any]) -> int:
     """Return used bytes less all that the answer explains; 0 when the books balance."""
     parts = [answer[key]["bytes"] for key in ("free_lists", "interpreter", "unclassified", "other_chunks")]
     parts += [root["bytes"] for root in answer["roots"]]
-    return int(answer["used"]["bytes"] - sum(parts) - answer["total"]["bytes"] - answer["total"]["buffers"])
+    return int(answer["all_used"]["bytes"] - sum(parts) - answer["total"]["bytes"])
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -91,8 +91,8 @@ def test_little_is_left_over(kind: str, form: str, rng: random.Random, tmp_path:
         assert gdbheap("check", text).returncode == 0
     assert balance(answer) == 0
     unknown = answer["unclassified"]["bytes"] + answer["other_chunks"]["bytes"]
-    assert unknown <= (1 - MIN_NAMED) * answer["used"]["bytes"]
-    assert answer["unclassified"]["count"] <= MAX_UNCLASSIFIED * sum(row["used"] for row in pools["classes"])
+    assert unknown <= (1 - MIN_NAMED) * answer["all_used"]["bytes"]
+    assert answer["unclassified"]["count"] <= MAX_UNCLASSIFIED * sum(row["used_count"] for row in pools["rows"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,5 +104,5 @@ def test_what_is_free_has_no_owner(kind: str, rng: random.Random, tmp_path: Path
     assert balance(answer) == 0
     with running([interpreter(kind), "-c", "import os, ctypes, random; os.read(0, 1)"], tmp_path) as target:
         plain = ask("pyobjects", str(target.pid), "--top=1000000")
-    items, others = (next(row["buffers"] for row in one["types"] if row["type"] == "list") for one in (answer, plain))
+    items, others = (next(row["buffers"] for row in one["rows"] if row["type"] == "list") for one in (answer, plain))
     assert items - others < count * 400 / 2

@@ -50,7 +50,7 @@ def owned(answer: dict[str, Any], held: set[int]) -> list[dict[str, Any]]:
     """Return the pins of which every block is one of the program's own."""
     return [
         pin
-        for pin in answer["pins"]
+        for pin in answer["rows"]
         if len(pin["members"]) == pin["blocks"] and {member["address"] for member in pin["members"]} <= held
     ]
 
@@ -58,7 +58,7 @@ def owned(answer: dict[str, Any], held: set[int]) -> list[dict[str, Any]]:
 def check(answer: dict[str, Any]) -> None:
     """No block is in two groups; the sums are those of the groups; each keeps twice its own bytes."""
     seen: set[int] = set()
-    for pin in answer["pins"]:
+    for pin in answer["rows"]:
         addresses = {member["address"] for member in pin["members"]}
         assert pin["address"] in addresses and not addresses & seen, pin
         seen |= addresses
@@ -66,10 +66,10 @@ def check(answer: dict[str, Any]) -> None:
             assert sum(member["size"] for member in pin["members"]) == pin["size"]
         assert pin["would_free"] >= 2 * pin["size"]
     for row in answer["sums"]:
-        of_row = [pin for pin in answer["pins"] if pin["allocator"] == row["allocator"]]
+        of_row = [pin for pin in answer["rows"] if pin["allocator"] == row["allocator"]]
         sums = [len(of_row), *(sum(pin[key] for pin in of_row) for key in ("blocks", "size", "would_free"))]
         assert sums == [row[key] for key in ("groups", "blocks", "bytes", "would_free")]
-    kept = [pin["would_free"] - pin["size"] for pin in answer["pins"]]
+    kept = [pin["would_free"] - pin["size"] for pin in answer["rows"]]
     assert kept == sorted(kept, reverse=True)
 
 
@@ -108,8 +108,8 @@ def test_pymalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
         target.go_on(str(path))
         actual = before - kernel.anonymous(target.pid)
     check(answer)
-    assert {pin["allocator"] for pin in answer["pins"]} == {"pymalloc"}
-    kinds = {kind["what"]: kind for kind in answer["kinds"]}
+    assert {pin["allocator"] for pin in answer["rows"]} == {"pymalloc"}
+    kinds = {kind["what"]: kind for kind in answer["by_kind"]}
     assert max(kinds, key=lambda what: kinds[what]["would_free"]) == "__main__.Left"
     promised = sum(pin["would_free"] for pin in top)
     assert promised > 10 * OWN, "nothing to speak of is pinned"
@@ -142,7 +142,7 @@ def test_mimalloc(release: str, rng: random.Random, tmp_path: Path) -> None:
     check(answer)
     promised = sum(pin["would_free"] for pin in top)
     assert promised > 10 * OWN, "nothing to speak of is pinned"
-    assert max(answer["kinds"], key=lambda kind: kind["would_free"])["what"] == "__main__.Left"
+    assert max(answer["by_kind"], key=lambda kind: kind["would_free"])["what"] == "__main__.Left"
     assert not used
     if not threaded:
         # mimalloc keeps the last page of a size for a while.
@@ -157,7 +157,7 @@ def mapped(pid: int, address: int) -> bool:
 
 def objects_offset(answer: dict[str, Any], objects: list[int]) -> int:
     """Return how far into its block an object starts: the one distance that takes most of them to a member."""
-    members = {member["address"] for pin in answer["pins"] for member in pin["members"]}
+    members = {member["address"] for pin in answer["rows"] for member in pin["members"]}
     return max(range(0, 48, 8), key=lambda head: sum(address - head in members for address in objects))
 
 
@@ -200,9 +200,9 @@ def test_against_a_plain_model(kept: int, rng: random.Random, tmp_path: Path) ->
     command = c_program("pins", rng.getrandbits(30), 1, 20_000, kept, 9000, 0, tmp_path / "table")
     with running(command, tmp_path, WITHOUT_CACHE) as target:
         answer = ask("pins", str(target.pid), "--allocator=glibc")
-        chunks = sorted(ask("chunks", str(target.pid))["chunks"], key=lambda chunk: chunk["address"])
+        chunks = sorted(ask("chunks", str(target.pid))["rows"], key=lambda chunk: chunk["address"])
         places = {chunk["address"]: place for place, chunk in enumerate(chunks)}
-        pins = answer["pins"]
+        pins = answer["rows"]
         for pin in rng.sample(pins, min(60, len(pins))):
             check_group(pin, chunks, places, target.pid, rng)
     check(answer)
@@ -244,20 +244,20 @@ def test_paths(release: str, rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pins", str(target.pid), "--path")
         cut = ask("pins", str(target.pid), "--path", "--sort=size", "--top=7")
         holes = ask("holes", str(target.pid), "--path", "--min=16K", "--top=150")
-        blocks = named([member for pin in answer["pins"] for member in pin["members"]])
-        beside = named([block for hole in holes["holes"] for block in (hole["before"], hole["after"]) if block])
+        blocks = named([member for pin in answer["rows"] for member in pin["members"]])
+        beside = named([block for hole in holes["rows"] for block in (hole["before"], hole["after"]) if block])
         in_their_blocks(blocks + beside, target)
     assert all(warning.startswith("paths are shown for the first 2,000 of ") for warning in answer["warnings"])
     kept = [[row["path"] for row in rows if "__main__'].cache" in row["path"]] for rows in (blocks, beside)]
     assert len(set(kept[0])) > 100 and len(set(kept[1])) > 100
-    kinds = {kind["what"]: kind["path"] for kind in answer["kinds"]}
+    kinds = {kind["what"]: kind["path"] for kind in answer["by_kind"]}
     assert kinds["__main__.Record"] == "sys.modules['__main__'].cache.log[…]"
-    alone = [pin for pin in answer["pins"] if pin["blocks"] == 1]
+    alone = [pin for pin in answer["rows"] if pin["blocks"] == 1]
     assert alone and all(pin["path"] == pin["members"][0]["path"] for pin in alone)
     # Those that are listed have theirs, whatever the order is.
-    largest = sorted(answer["pins"], key=lambda pin: -pin["size"])[:7]
-    assert [pin["size"] for pin in cut["pins"]] == [pin["size"] for pin in largest]
-    assert all(pin["path"] for pin in cut["pins"]) and not cut["warnings"]
+    largest = sorted(answer["rows"], key=lambda pin: -pin["size"])[:7]
+    assert [pin["size"] for pin in cut["rows"]] == [pin["size"] for pin in largest]
+    assert all(pin["path"] for pin in cut["rows"]) and not cut["warnings"]
 
 
 def test_paths_without_python(rng: random.Random, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_paths_without_python(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path) as target:
         held = set(struct.unpack(f"<{(tmp_path / 'table').stat().st_size // 8}Q", (tmp_path / "table").read_bytes()))
         answer = ask("pins", str(target.pid), "--path", "--min=4K")
-        blocks = [member for pin in answer["pins"] for member in pin["members"] if member["address"] in held]
+        blocks = [member for pin in answer["rows"] for member in pin["members"] if member["address"] in held]
         ends = {region.start: region.end for region in kernel.maps(target.pid)}
         for begin in {member["path"].removeprefix("[anonymous] at ") for member in blocks if member["path"]}:
             start = int(begin, 16)
@@ -288,5 +288,5 @@ def test_no_references(rng: random.Random, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Heap, "references", property(refuse))
     with running(command, tmp_path) as target, heap_of(str(target.pid)) as heap:
         plain = pins(heap, 4096)
-        assert with_paths(heap, plain, plain.pins) == plain and plain.pins
+        assert with_paths(heap, plain, plain.rows) == plain and plain.rows
         assert warnings_of(heap)[-1:] == ["no paths are shown: not here"]

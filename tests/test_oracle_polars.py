@@ -25,7 +25,7 @@ def check_python(python: str, rng: random.Random, folder: Path) -> None:
         for form in (PROCESS, GCORE):
             where = target.as_form(form)
             answer = ask("owners", where, "--by=array", "--top=all")
-            rows = {row["address"]: row for row in answer["arrays"]}
+            rows = {row["address"]: row for row in answer["rows"]}
             for address, frame in truth["frames"].items():
                 row = rows.get(int(address))
                 # A series that shows what a frame has is no row.

@@ -86,14 +86,14 @@ def test_many_blocks_without_a_graph(
         monkeypatch.setattr("gdbheap._native.draw_graph", None)
         with heap_of(str(target.pid)) as heap:
             found = pyobjects(heap)
-    assert [(row.type, row.count, row.bytes, row.buffers) for row in found.types] == [
-        (row.type, row.count, row.bytes, row.buffers - row.reached) for row in sorted(whole.types, key=fields_first)
+    assert [(row.type, row.count, row.own, row.buffers) for row in found.rows] == [
+        (row.type, row.count, row.own, row.buffers - row.reached) for row in sorted(whole.rows, key=fields_first)
     ]
     parts = [found.free_lists, found.interpreter, found.unclassified, found.other_chunks]
-    assert found.used == whole.used and found.roots == [] and found.total.reached == 0
-    assert found.used.bytes == found.total.bytes + found.total.buffers + sum(part.bytes for part in parts)
+    assert found.all_used == whole.all_used and found.roots == [] and found.total.reached == 0
+    assert found.all_used.bytes == found.total.bytes + sum(part.bytes for part in parts)
 
 
 def fields_first(row: TypeRow) -> tuple[int, str]:
     """Return the place of a row among others, without the buffers that no field names."""
-    return -(row.bytes + row.buffers - row.reached + row.mapped), row.type
+    return -(row.bytes - row.reached + row.mapped), row.type

@@ -55,7 +55,7 @@ os.read(0, 1)
 def test_emptied_blocks_of_deques_refer_to_nothing(release: str, tmp_path: Path) -> None:
     """A deque keeps blocks that it emptied, with items that are gone; others lie where those lay, and it holds none."""
     with running([interpreter_of_release(release).executable, "-c", EMPTIED], tmp_path) as target:
-        items = ask("pyobjects", str(target.pid), "--list", "--type=__main__.Item", "--top=all")["objects"]
+        items = ask("pyobjects", str(target.pid), "--list", "--type=__main__.Item", "--top=all")["rows"]
         with heap_of(str(target.pid)) as heap:
             graph = heap.references.graph
             numbers = {number for item in items if (number := graph.find(item["address"])) is not None}

@@ -65,6 +65,6 @@ def check_referrers(heap: Heap, some: list[int]) -> None:
     """Assert that what heap refs lists is named and exact where the layout is known."""
     for one in some:
         found = refs(heap, one, None)
-        assert found.count == len(found.referrers) > 0
-        assert all(row.exact for row in found.referrers if row.type in ("list", "dict", "__main__.Slotted"))
-        assert all(row.edge != "holds it" for row in found.referrers if row.exact), found
+        assert found.count == len(found.rows) > 0
+        assert all(row.certain for row in found.rows if row.type in ("list", "dict", "__main__.Slotted"))
+        assert all(row.edge != "holds it" for row in found.rows if row.certain), found

@@ -21,7 +21,7 @@ PERCENTS = (1, 10, 25, 50, 75, 100)
 
 def told(target: str) -> dict[int, tuple[int, int]]:
     """Return {block size: (objects that tell their size, bytes asked for)}; what was wasted must be the rest."""
-    classes = ask("pools", target, "--detail")["classes"]
+    classes = ask("pools", target, "--detail")["rows"]
     assert all(row["wasted"] == row["told"] * row["size"] - row["asked"] for row in classes)
     return {row["size"]: (row["told"], row["asked"]) for row in classes}
 
@@ -50,7 +50,7 @@ def test_arenas_by_size_class(kind: str, rng: random.Random, tmp_path: Path) -> 
     size = answer["arena_size"]
     held = {start: [pool for pool in found if start <= pool.address < start + size] for start in starts}
     assert sum(map(len, held.values())) == len(found)
-    for row in answer["classes"]:
+    for row in answer["rows"]:
         having = [pools for pools in held.values() if any(pool.size == row["size"] for pool in pools)]
         alone = [pools for pools in having if {pool.size for pool in pools} == {row["size"]}]
         blocks = sum(len(pool.used) for pools in alone for pool in pools)
@@ -69,7 +69,7 @@ def test_arenas_by_size_class(kind: str, rng: random.Random, tmp_path: Path) -> 
         for pool in held[row["address"]]:
             share = shares.setdefault(pool.size, [0, 0])
             share[0], share[1] = share[0] + 1, share[1] + len(pool.used)
-        assert [[share["size"], share["pools"], share["used"]] for share in row["classes"]] == [
+        assert [[share["size"], share["pools"], share["used_count"]] for share in row["classes"]] == [
             [size, *shares[size]] for size in sorted(shares)
         ]
         assert row["blocks"] == sum(share[1] for share in shares.values())

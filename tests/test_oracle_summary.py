@@ -65,10 +65,10 @@ def test_to_the_byte(threads: int, rng: random.Random, tmp_path: Path) -> None:
     assert told["used"] + before == used + mapped and told["free"] == free
     # The rest are caches of threads and what the C library holds for itself.
     assert held <= told["used"] <= held + 4096 * (threads + 1)
-    assert told["returnable"] == trim["predicted"] == answer["trim"]
-    assert sum(row["bytes"] for row in told["kept"]) + told["returnable"] == told["free_resident"]
-    assert told["kept"][0]["id"] == "glibc.fragments" and told["kept"][0]["bytes"] > free // 2
-    assert told["allocators"] == ["glibc"] and told["unknown"] is None
+    assert told["returnable"] == trim["predicted"] == answer["reclaimable"]
+    assert sum(row["bytes"] for row in told["stays"]) + told["returnable"] == told["free_resident"]
+    assert told["stays"][0]["id"] == "glibc.fragments" and told["stays"][0]["bytes"] > free // 2
+    assert told["allocators"] == ["glibc"] and told["not_walked"] is None
     assert (core["used"], core["free"]) == (told["used"], told["free"])
     assert f"{told['free_resident']:,} bytes is free and resident" in text and "(fragmentation)" in text
     assert f"{told['used']:,} bytes is in use by the program" in text
@@ -79,7 +79,7 @@ def test_memory_beside_every_malloc(tmp_path: Path) -> None:
     with running([interpreter_of("stripped"), "-I", "-c", MAPPED], tmp_path) as target:
         answer, text = ask("", str(target.pid)), gdbheap(str(target.pid)).stdout
     (rest,) = [line["resident"] for line in answer["ledger"] if line["id"] == "other"]
-    unknown = answer["summary"]["unknown"]
+    unknown = answer["summary"]["not_walked"]
     assert unknown["id"] == "other.rest" and 48 << 20 <= unknown["bytes"] <= rest
     assert "In glibc malloc and Python's pymalloc, " in text and "in use by the program" not in text
     assert "of other anonymous memory is free is unknown." in text
@@ -108,7 +108,7 @@ def test_resident_part(rng: random.Random, tmp_path: Path) -> None:
     with running(command, tmp_path, NO_CACHES) as target:
         told = ask("", str(target.pid))["summary"]
         lines = [pages_of(target.pid, name) for name in ("glibc.free", "glibc.top")]
-        holes = ask("holes", str(target.pid), "--min=16")["holes"]
+        holes = ask("holes", str(target.pid), "--min=16")["rows"]
         absent = 0
         for hole in holes:
             first, end = hole["address"] - 16, hole["address"] - 16 + hole["size"]
@@ -125,7 +125,7 @@ def test_unknown_residency(rng: random.Random, tmp_path: Path) -> None:
     told = ask("", core)["summary"]
     used, mapped, free, _held = figures(tmp_path)
     assert (told["used"], told["free"]) == (used + mapped, free)
-    assert told["used_resident"] is told["free_resident"] is told["returnable"] is None and told["kept"] == []
+    assert told["used_resident"] is told["free_resident"] is told["returnable"] is None and told["stays"] == []
     assert "how much of it is resident is unknown" in gdbheap("", core).stdout
 
 
@@ -144,5 +144,5 @@ def test_whatever_python_allocates_with(
     told, lines = answer["summary"], {line["id"]: line["virtual"] for line in answer["ledger"]}
     assert allocator in told["allocators"] and lines[f"{allocator}.used"] > 1 << 20
     assert told["used"] == sum(size for name, size in lines.items() if name.endswith((".used", ".mmapped")))
-    assert told["used"] == objects["used"]["bytes"] and told["unknown"] is None
+    assert told["used"] == objects["all_used"]["bytes"] and told["not_walked"] is None
     assert "is in use by the program" in text

@@ -53,12 +53,12 @@ def truth_in(folder: Path) -> dict[str, Any]:
 
 def chain_of(row: dict[str, Any]) -> Chain:
     """Return (function, line) of each that awaits, as far as they are in a row."""
-    return [(step["function"], step["line"]) for step in row["chain"]]
+    return [(step["function"], step["line"]) for step in row["waits"]]
 
 
 def key(row: dict[str, Any]) -> str:
     """Return what is the same of those that wait alike."""
-    return json.dumps([row[name] for name in ("kind", "type", "state", "chain", "waits_for")])
+    return json.dumps([row[name] for name in ("kind", "type", "state", "waits", "waits_for")])
 
 
 def check_tasks(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ def check_tasks(rows: list[dict[str, Any]], truth: dict[str, Any]) -> None:
         assert row["name"] == task["name"]
         # C's own type was not named so before it was made by a module's state (3.12).
         assert row["type"].rsplit(".", 1)[-1] == task["type"].rsplit(".", 1)[-1]
-        assert row["chain"][0]["function"] == task["coroutine"]
+        assert row["waits"][0]["function"] == task["coroutine"]
         assert (row["state"] == "running") == task["running"]
         if task["chain"] is not None:
             assert chain_of(row) == [tuple(step) for step in task["chain"]]
@@ -81,7 +81,7 @@ def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) 
     """Tasks by name and line, with their chains; generators and coroutines that no task runs; both tables agree."""
     with running(started(release, rng, tmp_path), tmp_path) as target:
         listed, table = ask("tasks", str(target.pid), "--list"), ask("tasks", str(target.pid), "--top=0")
-    truth, rows = truth_in(tmp_path), listed["tasks"]
+    truth, rows = truth_in(tmp_path), listed["rows"]
     check_tasks(rows, truth)
     states = collections.Counter(row["state"] for row in rows if row["kind"] == "task")
     assert (states["cancelled"], states["finished"] >= truth["finished"]) == (truth["cancelled"], True)
@@ -94,8 +94,8 @@ def test_tasks_and_generators(release: str, rng: random.Random, tmp_path: Path) 
     for row in rows:
         groups[key(row)] = [groups[key(row)][0] + 1, groups[key(row)][1] + row["bytes"]]
     assert {key(row): [row["count"], row["bytes"]] for row in table["rows"]} == groups
-    assert table["count"] == listed["count"] == {k: sum(row["kind"] == k for row in rows) for k in table["count"]}
-    assert (table["bytes"], table["unreadable"]) == (sum(row["bytes"] for row in rows), 0)
+    assert table["kinds"] == listed["kinds"] == {k: sum(row["kind"] == k for row in rows) for k in table["kinds"]}
+    assert (table["total"]["bytes"], table["unreadable"]) == (sum(row["bytes"] for row in rows), 0)
 
 
 def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
@@ -104,14 +104,14 @@ def test_equals_asyncio_ps(rng: random.Random, tmp_path: Path) -> None:
         python = interpreter_of_release("3.14").executable
         command = entered([python, "-m", "asyncio", "ps", str(target.pid)])
         done = subprocess.run(command, capture_output=True, text=True, env=plain_environment())
-        rows = ask("tasks", str(target.pid), "--list", "--kind=task")["tasks"]
+        rows = ask("tasks", str(target.pid), "--list", "--kind=task")["rows"]
     if done.returncode or "coroutine stack" not in done.stdout:
         pytest.skip(f"python -m asyncio ps is not allowed to look: {(done.stderr or done.stdout)[-200:]}")
     told = {int(match[1], 16): (match[2], match[3]) for match in re.finditer(PS_LINE, done.stdout, re.M)}
     assert told
     own = {row["address"]: row for row in rows if row["state"] in LIVE and row["type"] != "asyncio.tasks.Task"}
     assert {address: row["name"] for address, row in own.items()} == {a: name for a, (name, _stack) in told.items()}
-    stacks = {a: " -> ".join(s["function"] for s in row["chain"][::-1]) for a, row in own.items()}
+    stacks = {a: " -> ".join(s["function"] for s in row["waits"][::-1]) for a, row in own.items()}
     pending = {a: stack for a, (_name, stack) in told.items() if own[a]["state"] == "pending"}
     # It follows coroutines alone, not the generator that an object's __await__() is.
     assert pending == {a: stacks[a].rpartition("Awaitable.__await__ -> ")[2] for a in pending}
@@ -122,7 +122,7 @@ def test_in_a_core(form: str, rng: random.Random, tmp_path: Path) -> None:
     """A core says the same, and what all of a row keep is as much as they hold themselves, or more."""
     with running(started(RELEASE, rng, tmp_path, 20, 10), tmp_path) as target:
         core = target.as_form(form)
-        rows = ask("tasks", core, "--list")["tasks"]
+        rows = ask("tasks", core, "--list")["rows"]
         texts = [gdbheap("tasks", core, "--list", "--top=all", *options).stdout for options in ([], ["--no-text"])]
         retained = ask("tasks", core, "--retained", "--kind=task")["rows"]
     check_tasks(rows, truth_in(tmp_path))
@@ -145,7 +145,7 @@ def test_many_tasks_are_one_row(tmp_path: Path) -> None:
         answer = ask("tasks", str(target.pid), "--kind=task", "--max-stop=0")
     first = answer["rows"][0]
     assert (first["count"], first["coroutine"], first["line"]) == (50_000, "stands", 3)
-    assert (answer["count"]["task"], len(answer["rows"])) == (50_001, 2)
+    assert (answer["kinds"]["task"], len(answer["rows"])) == (50_001, 2)
 
 
 HOLDING = """
@@ -212,9 +212,9 @@ def test_a_chain_that_many_wait_for(rng: random.Random, tmp_path: Path) -> None:
     (row,) = answer["rows"]
     # Blocks have heads and classes of sizes.
     assert row["count"] == count and known <= row["bytes"] <= 1.35 * known
-    assert sum(one["bytes"] for one in listed["tasks"]) == row["bytes"]
+    assert sum(one["bytes"] for one in listed["rows"]) == row["bytes"]
     # The outer one, the chain and its leaf.
-    assert row["chain"][-1]["function"] == f"{depth + 2 - MAX_CHAIN:,} more" and len(row["chain"]) == MAX_CHAIN + 1
+    assert row["waits"][-1]["function"] == f"{depth + 2 - MAX_CHAIN:,} more" and len(row["waits"]) == MAX_CHAIN + 1
 
 
 def test_a_chain_is_followed_once(rng: random.Random) -> None:

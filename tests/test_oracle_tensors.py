@@ -11,7 +11,7 @@ import pytest
 from support.installed import python_with_torch
 from support.programs import GCORE, PROCESS, SOURCES, Running, ask, gdbheap, running
 
-KEYS = ("shape", "dtype", "device", "nbytes", "bytes", "data", "views")
+KEYS = ("shape", "dtype", "device", "nbytes", "bytes", "data_address", "views")
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +28,16 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, di
 
 def check(answer: dict[str, Any], truth: dict[str, Any]) -> None:
     """Each is there as it says, and nothing but those."""
-    rows = {row["path"]: row for row in answer["arrays"] if row["what"] == "Tensor"}
+    rows = {row["path"]: row for row in answer["rows"] if row["what"] == "Tensor"}
     wanted = {one["path"]: one for one in truth["tensors"] if one["nbytes"]}
     for path, one in wanted.items():
         assert {key: rows[path][key] for key in KEYS} == {key: one[key] for key in KEYS}, path
     sparse = rows[truth["sparse"]]
     assert (sparse["bytes"], sparse["nbytes"], sparse["device"]) == (None, None, "cpu")
     assert rows.keys() == {*wanted, truth["sparse"]}
-    assert {row["address"] for row in answer["arrays"]}.isdisjoint([*truth["false"], *truth["views"]])
-    own = sum(row["bytes"] - row["shared"] for row in answer["arrays"] if row["bytes"] is not None)
-    assert answer["bytes"] == own
+    assert {row["address"] for row in answer["rows"]}.isdisjoint([*truth["false"], *truth["views"]])
+    own = sum(row["bytes"] - row["repeated"] for row in answer["rows"] if row["bytes"] is not None)
+    assert answer["total"]["bytes"] == own
     assert any(f"{len(truth['false'])} objects that look like arrays" in warning for warning in answer["warnings"])
 
 

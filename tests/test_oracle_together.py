@@ -115,8 +115,8 @@ def test_holders_are_those_of_all(release: str, rng: random.Random, tmp_path: Pa
         found = ask("retained", str(target.pid), "--top=all")["rows"]
     rows = {row["type"]: row for row in found if row["address"] is None}
     # Types are held by the interpreter's own data, too.
-    assert all(name.strip() for row in rows.values() for name in row["holders"])
+    assert all(name.strip() for row in rows.values() for name in row["other_holders"])
     shared, scattered = rows["__main__.Shared"], rows["__main__.Scattered"]
-    assert sorted(shared["holders"]) == [f"sys.modules['__main__'].{name}" for name in ("again", "listed")]
-    assert shared["path"].rstrip("[…]") in shared["holders"]
-    assert (scattered["holders"], scattered["path"]) == (["sys.modules['__main__'].__dict__"], None)
+    assert sorted(shared["other_holders"]) == [f"sys.modules['__main__'].{name}" for name in ("again", "listed")]
+    assert shared["path"].rstrip("[…]") in shared["other_holders"]
+    assert (scattered["other_holders"], scattered["path"]) == (["sys.modules['__main__'].__dict__"], None)

@@ -32,10 +32,10 @@ def trimmed(target: Running, pad: int = 0) -> int:
 
 def check_sums(answer: dict[str, Any]) -> None:
     """The arenas add up; what was not done has no actual figures."""
-    rows = answer["arenas"]
+    rows = answer["rows"]
     assert answer["actual"] is None and all(row["actual"] is None for row in rows)
     assert sum(row["predicted"] for row in rows) == answer["predicted"]
-    assert sum(row["whole"] for row in rows) == answer["whole"] >= answer["predicted"]
+    assert sum(row["pages"] for row in rows) == answer["total"]["pages"] >= answer["predicted"]
     assert sorted(row["index"] for row in rows) == list(range(len(rows)))
 
 
@@ -49,7 +49,7 @@ def test_prediction(threads: int, mode: int, tunables: str, rng: random.Random, 
         actual = trimmed(target)
         left = ask("trim", str(target.pid))["predicted"]
     check_sums(answer)
-    assert len(answer["arenas"]) == threads
+    assert len(answer["rows"]) == threads
     assert abs(answer["predicted"] - actual) <= OWN, answer
     assert left == 0
     assert actual > 1 << 20, "nothing to speak of was given back"
@@ -64,16 +64,16 @@ def test_in_swap(threads: int, rng: random.Random, tmp_path: Path) -> None:
         before = kernel.anonymous(target.pid) + kernel.rollup(target.pid)[1]
         target.go_on("0")
         actual = before - kernel.anonymous(target.pid) - kernel.rollup(target.pid)[1]
-    assert answer["swapped"] > 0
-    assert abs(answer["predicted"] + answer["swapped"] - actual) <= OWN, answer
+    assert answer["total"]["swapped"] > 0
+    assert abs(answer["predicted"] + answer["total"]["swapped"] - actual) <= OWN, answer
 
 
 def test_pad(rng: random.Random, tmp_path: Path) -> None:
     """--pad is malloc_trim's argument; it counts for the top of the main arena only."""
     with running(program(rng, 2, 0), tmp_path) as target:
-        top = next(row["top"] for row in ask("arenas", str(target.pid))["arenas"] if row["index"] == 0)
+        top = next(row["top"] for row in ask("arenas", str(target.pid))["rows"] if row["index"] == 0)
         pads = [0, 1, top // 2, rng.randrange(top), top, 1 << 62]
-        whole = {pad: ask("trim", str(target.pid), f"--pad={pad}")["whole"] for pad in pads}
+        whole = {pad: ask("trim", str(target.pid), f"--pad={pad}")["total"]["pages"] for pad in pads}
         for pad in sorted(pads, reverse=True):
             answer = ask("trim", str(target.pid), f"--pad={pad}")
             assert abs(answer["predicted"] - trimmed(target, pad)) <= OWN, (pad, answer)
@@ -88,7 +88,7 @@ def test_locked_memory(threads: int, rng: random.Random, tmp_path: Path) -> None
         answer = ask("trim", str(target.pid))
         assert abs(answer["predicted"] - trimmed(target)) <= OWN, answer
     assert any("mlock" in warning for warning in answer["warnings"])
-    assert answer["predicted"] == sum(row["top"] for row in answer["arenas"])
+    assert answer["predicted"] == sum(row["top_predicted"] for row in answer["rows"])
 
 
 @pytest.mark.parametrize("kind", ["stripped", "unstripped"])
@@ -109,11 +109,11 @@ def test_cores(rng: random.Random, tmp_path: Path) -> None:
         live = ask("trim", str(target.pid))
         from_gdb = ask("trim", target.as_form(GCORE))
         from_kernel = ask("trim", target.as_form(KERNEL_CORE))
-    assert from_kernel["arenas"] == live["arenas"] and from_kernel["predicted"] == live["predicted"]
-    unknown = {"predicted": None, "swapped": None, "top": None, "top_kept": None}
-    by_index = {row["index"]: row for row in from_gdb["arenas"]}
-    assert by_index == {row["index"]: {**row, **unknown} for row in live["arenas"]}
-    assert from_gdb["predicted"] is None and from_gdb["whole"] == live["whole"]
+    assert from_kernel["rows"] == live["rows"] and from_kernel["predicted"] == live["predicted"]
+    unknown = {"predicted": None, "swapped": None, "top_predicted": None, "top_kept": None}
+    by_index = {row["index"]: row for row in from_gdb["rows"]}
+    assert by_index == {row["index"]: {**row, **unknown} for row in live["rows"]}
+    assert from_gdb["predicted"] is None and from_gdb["total"]["pages"] == live["total"]["pages"]
 
 
 def test_ledger_says_the_same(rng: random.Random, tmp_path: Path) -> None:
@@ -121,7 +121,9 @@ def test_ledger_says_the_same(rng: random.Random, tmp_path: Path) -> None:
     with running(program(rng, 3, FAST), tmp_path) as target:
         answer, trim = ask("", str(target.pid)), ask("trim", str(target.pid))
     lines = {line["id"]: line for line in answer["ledger"]}
-    assert answer["trim"] == trim["predicted"] <= lines["glibc.free"]["resident"] + lines["glibc.top"]["resident"]
+    assert (
+        answer["reclaimable"] == trim["predicted"] <= lines["glibc.free"]["resident"] + lines["glibc.top"]["resident"]
+    )
 
 
 def test_usage(rng: random.Random, tmp_path: Path) -> None:

@@ -45,21 +45,20 @@ def check_duplicates(heap: Heap, truth: dict[str, Any]) -> None:
     """Each value that the program holds twice is one row with as many copies, which are its objects; what it holds once
     is none; the rows add up to the sums."""
     answer = duplicates(heap, None, None)
-    found = {row.address: row for row in answer.duplicates}
+    found = {row.address: row for row in answer.rows}
     assert len(found) == answer.count
     for kind, copies, addresses in truth["values"]:
         rows = [found[address] for address in addresses if address in found]
         assert [(row.type, row.count) for row in rows] == ([(kind, copies)] if copies > 1 else [])
         assert not rows or (rows[0].address == addresses[0] and rows[0].saved < rows[0].bytes)
-    sums = (sum(row.count for row in answer.duplicates), sum(row.saved for row in answer.duplicates))
+    sums = (sum(row.count for row in answer.rows), sum(row.saved for row in answer.rows))
     assert (answer.copies, answer.saved) == sums
     assert {one.type: one.saved for one in answer.types if one.saved} == {
-        name: sum(row.saved for row in answer.duplicates if row.type == name)
-        for name in {row.type for row in answer.duplicates}
+        name: sum(row.saved for row in answer.rows if row.type == name) for name in {row.type for row in answer.rows}
     }
     every = by_value(heap, None, None)
     assert {row.address: row.count for row in every.rows if row.count > 1} == {a: row.count for a, row in found.items()}
-    assert every.count == sum(row.count for row in every.rows) and every.values == len(every.rows)
+    assert every.count == sum(row.count for row in every.rows) and every.matching == len(every.rows)
 
 
 def check_groups(heap: Heap, truth: dict[str, Any]) -> None:
@@ -69,7 +68,7 @@ def check_groups(heap: Heap, truth: dict[str, Any]) -> None:
         by_text: dict[str | None, int] = collections.Counter()
         for text, count in zip(truth["texts"], counts):
             by_text[text] += count
-        found = {row.value: row.count for row in answer.groups}
+        found = {row.value: row.count for row in answer.rows}
         assert found.pop(None, 0) == unset
         assert sorted(found.values()) == sorted(filter(None, by_text.values()))
         short = {text: count for text, count in by_text.items() if text and len(text) < 50 and count}
@@ -82,10 +81,10 @@ def check_fill(heap: Heap, truth: dict[str, Any]) -> None:
     rows = {row.type: row for row in fills(heap, None).rows}
     room = truth["arrays"]
     arrays = rows["bytearray"]
-    assert (arrays.count, arrays.used, arrays.room) == (len(room), sum(u for u, _ in room), sum(r for _, r in room))
-    assert rows["list"].room - rows["list"].used >= sum(allocated - used for _, used, allocated in truth["lists"])
+    assert (arrays.count, arrays.items, arrays.room) == (len(room), sum(u for u, _ in room), sum(r for _, r in room))
+    assert rows["list"].room - rows["list"].items >= sum(allocated - used for _, used, allocated in truth["lists"])
     for row in rows.values():
-        assert sum(row.tenths) == row.count - row.empty - row.shared and row.used <= row.room
+        assert sum(row.tenths) == row.count - row.empty - row.sharing and row.items <= row.room
     lengths = {row.key: row.count for row in tallies(heap, "length", "bytearray").rows}
     assert lengths == collections.Counter(truth["lengths"])
 
@@ -101,7 +100,7 @@ def test_values_of_a_process(release: str, rng: random.Random, tmp_path: Path) -
             check_fill(heap, truth)
             by_size, by_module = (tallies(heap, key, None) for key in ("size", "module"))
             count = sum(row.live.count for row in heap.python.census.rows)
-    assert (by_size.count, by_size.bytes) == (by_module.count, by_module.bytes)
+    assert (by_size.count, by_size.own) == (by_module.count, by_module.own)
     assert by_size.count == count
 
 
@@ -123,13 +122,13 @@ def test_commands_on_a_core(form: str, rng: random.Random, tmp_path: Path) -> No
         shown = [gdbheap(*line).stdout for line in lines]
         hidden = [gdbheap(*line, "--no-text").stdout for line in lines[:3]]
     truth = truth_in(tmp_path)
-    assert len(answer["duplicates"]) == 5
-    for row in answer["duplicates"]:
+    assert len(answer["rows"]) == 5
+    for row in answer["rows"]:
         assert row["held_by"] and row["held_by"][0]["type"]
     own = next(text[1:9] for text in truth["texts"] if text.startswith("'"))
     assert [own in text for text in shown] == [True, True, has_texts(truth), False]
     assert not any(own in text for text in hidden)
-    assert sum(row["count"] for row in grouped["groups"]) == grouped["count"]
+    assert sum(row["count"] for row in grouped["rows"]) == grouped["total"]["count"]
 
 
 def sessions(rng: random.Random, folder: Path, count: int) -> list[str]:
@@ -147,9 +146,9 @@ def test_groups_of_many(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("pyobjects", str(target.pid), *GROUPED, "--max-stop=0")
         shown = gdbheap("pyobjects", str(target.pid), *GROUPED, "--max-stop=0", "--top=3").stdout
     truth = truth_in(tmp_path)
-    assert {row["value"]: row["count"] for row in answer["groups"]} == {repr(name): n for name, n in truth.items()}
-    assert (answer["count"], answer["unread"]) == (200_000, {"count": 0, "bytes": 0, "buffers": 0})
-    counts = [row["count"] for row in answer["groups"]]
+    assert {row["value"]: row["count"] for row in answer["rows"]} == {repr(name): n for name, n in truth.items()}
+    assert (answer["total"]["count"], answer["not_read"]) == (200_000, {"count": 0, "own": 0, "buffers": 0})
+    counts = [row["count"] for row in answer["rows"]]
     assert counts == sorted(counts, reverse=True) and f"{200_000 - sum(counts[:3]):,}" in shown
     assert "not read" not in shown and "not set" not in shown
 
@@ -178,12 +177,12 @@ def test_values_that_were_not_read(rng: random.Random, tmp_path: Path, monkeypat
             shown = render(answer, Style())
             partial = heap.partial
     truth = truth_in(tmp_path)
-    assert partial and answer.unread.count > 0 and "not read" in shown and "not set" not in shown
-    assert all(row.type == "str" for row in answer.groups)
-    for row in answer.groups:
+    assert partial and answer.not_read.count > 0 and "not read" in shown and "not set" not in shown
+    assert all(row.type == "str" for row in answer.rows)
+    for row in answer.rows:
         known = (row.value or "").startswith("'")
         assert row.count <= (truth[(row.value or "")[1:-1]] if known else max(truth.values()))
-    assert sum(row.count for row in answer.groups) + answer.unread.count == answer.count == 20_000
+    assert sum(row.count for row in answer.rows) + answer.not_read.count == answer.count == 20_000
 
 
 def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
@@ -191,10 +190,10 @@ def test_a_limit_that_is_too_short(rng: random.Random, tmp_path: Path) -> None:
     unless it is one."""
     with running(sessions(rng, tmp_path, 20_000), tmp_path) as target:
         limits = [f"--max-stop={rng.choice([0.001, 0.005, 0.02, 0.08])}" for _ in range(6)]
-        done = [gdbheap("pyobjects", str(target.pid), *GROUPED, limit, "--json") for limit in limits]
+        done = [gdbheap("pyobjects", str(target.pid), *GROUPED, limit, "--top=all", "--json") for limit in limits]
     truth = truth_in(tmp_path)
     for one in done:
-        rows = json.loads(one.stdout).get("groups", []) if one.stdout else []
+        rows = json.loads(one.stdout).get("rows", []) if one.stdout else []
         assert all(row["value"] is not None for row in rows)
         found = {row["value"][1:-1]: row["count"] for row in rows if row["value"].startswith("'")}
         assert all(count <= truth[name] for name, count in found.items())

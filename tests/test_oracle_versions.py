@@ -92,5 +92,5 @@ def test_debug_hooks(release: str, rng: random.Random, tmp_path: Path) -> None:
     program = release_program(release, "closure", rng.getrandbits(32), 500, tmp_path / "truth")
     with running(program, tmp_path, environment) as target:
         reached = reached_in_heaps(target.pid, tmp_path / "truth")
-        assert "debug hooks" in {fact["fact"] for fact in ask("info", str(target.pid))["facts"]}
+        assert "debug hooks" in {fact["fact"] for fact in ask("info", str(target.pid))["rows"]}
         check_objects(str(target.pid), reached, some(reached, rng))

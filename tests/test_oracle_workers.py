@@ -30,7 +30,7 @@ def test_what_threads_made(build: str, rng: random.Random, tmp_path: Path) -> No
         truth = truth_of(tmp_path)
         found, lost = looked(str(target.pid), truth["links"] + truth["held"])
         for address in truth["held"]:
-            edges = [step.edge for step in found[address].chain]
+            edges = [step.edge for step in found[address].rows]
             place = f"in wait() at workers.py:{WAITS}"
             assert any("local variable mine" in edge and place in edge for edge in edges), edges
         assert lost - before == set(truth["planted"])

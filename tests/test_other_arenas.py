@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from support import programs
+from support.other_sizes import others as other_sizes
 from support.programs import Running, ask, gdbheap, running
 from support.sessions import Session, session
 from support.tables import held, program
@@ -38,6 +39,11 @@ def told(target: Running, folder: Path) -> list[list[str]]:
     return [line.split() for line in (folder / "table.stats").read_text().splitlines()]
 
 
+def of_others(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the arenas that are not glibc's, by their numbers."""
+    return sorted((row for row in answer["rows"] if row["allocator"] != "glibc"), key=lambda row: int(row["index"]))
+
+
 def looked_at(target: Running) -> AbstractContextManager[Session]:
     """Yield a session about the program as it rests now."""
     return session(target.pid, "--max-stop=60")
@@ -46,7 +52,9 @@ def looked_at(target: Running) -> AbstractContextManager[Session]:
 def in_arena(opened: Session, choice: str, state: str) -> dict[str, Any]:
     """Return the whole list of an arena's blocks in that state."""
     answer = opened.ask(f"chunks --arena={choice} --state={state} --sort=address --top=0")
-    assert answer["count"] == len(answer["chunks"]) and answer["bytes"] == sum(row["size"] for row in answer["chunks"])
+    assert answer["count"] == len(answer["rows"]) and answer["total"]["bytes"] == sum(
+        row["size"] for row in answer["rows"]
+    )
     return answer
 
 
@@ -55,7 +63,7 @@ def check_whose(opened: Session, pointers: list[int], rows: list[dict[str, Any]]
     places: dict[int, int] = {}
     ends: dict[int, int] = {}
     for row in rows:
-        for block in in_arena(opened, row["choice"], "used")["chunks"]:
+        for block in in_arena(opened, row["choice"], "used")["rows"]:
             assert block["arena"] == row["index"] and block["address"] not in places
             places[block["address"]] = row["index"]
             ends[block["address"]] = block["address"] + block["size"]
@@ -63,7 +71,7 @@ def check_whose(opened: Session, pointers: list[int], rows: list[dict[str, Any]]
     for pointer in pointers:
         start = starts[bisect.bisect_right(starts, pointer) - 1]
         assert start <= pointer < ends[start]
-    listed = opened.ask("chunks --state=used --sort=arena --top=0")["chunks"]
+    listed = opened.ask("chunks --state=used --sort=arena --top=0")["rows"]
     assert {block["address"]: block["arena"] for block in listed} == places
     assert [block["arena"] for block in listed] == sorted(block["arena"] for block in listed)
 
@@ -72,9 +80,9 @@ def check_holes(opened: Session, rows: list[dict[str, Any]]) -> None:
     """A hole is said to be an arena's where all of its free blocks are."""
     owners = {}
     for row in rows:
-        lists = (in_arena(opened, row["choice"], state)["chunks"] for state in ("free", "tcache"))
+        lists = (in_arena(opened, row["choice"], state)["rows"] for state in ("free", "tcache"))
         owners[row["index"]] = sorted(block["address"] for blocks in lists for block in blocks)
-    holes = opened.ask("holes --min=64 --top=0")["holes"]
+    holes = opened.ask("holes --min=64 --top=0")["rows"]
     assert {hole["arena"] for hole in holes} - {None} == {index for index, places in owners.items() if places}
     for hole in holes:
         ends = hole["address"], hole["address"] + hole["size"]
@@ -96,13 +104,13 @@ def test_jemalloc(rng: random.Random, tmp_path: Path) -> None:
             if name == "internal":
                 internal[int(place[0])] = int(value) // PAGE * PAGE
         with looked_at(target) as opened:
-            rows = opened.ask("arenas")["others"]
+            rows = of_others(opened.ask("arenas"))
             assert len(rows) > 1 and [row["choice"] for row in rows] == [str(row["index"]) for row in rows]
             for row in rows:
                 used, cached = (in_arena(opened, row["choice"], state) for state in ("used", "tcache"))
-                assert (row["used"], row["cached"]) == (used["bytes"], cached["bytes"])
+                assert (row["in_use"], row["cached"]) == (used["total"]["bytes"], cached["total"]["bytes"])
                 own = internal.get(row["index"], 0)
-                assert used["bytes"] + cached["bytes"] + own == allocated.get(row["index"], 0), row
+                assert used["total"]["bytes"] + cached["total"]["bytes"] + own == allocated.get(row["index"], 0), row
             check_whose(opened, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
             check_holes(opened, rows)
             named = opened.ask(f"chunks --arena=jemalloc:{rows[-1]['index']} --top=0")
@@ -125,17 +133,17 @@ def test_mimalloc(rng: random.Random, tmp_path: Path) -> None:
     with running(program(1, 20_000, rng, tmp_path), tmp_path, environment) as target:
         visited, _rows = held(tmp_path)
         with looked_at(target) as opened:
-            rows = opened.ask("arenas")["others"]
+            rows = of_others(opened.ask("arenas"))
             counts = [in_arena(opened, row["choice"], "used")["count"] for row in rows]
         assert visited in counts and rows[counts.index(visited)]["address"]
         assert not any(count for count in counts if count != visited)
     with running(program(THREADS, 20_000, rng, tmp_path), tmp_path, environment) as target:
         with looked_at(target) as opened:
-            rows = opened.ask("arenas")["others"]
+            rows = of_others(opened.ask("arenas"))
             # Every second thread has ended, and left its blocks.
             assert len(rows) > THREADS // 2 and [row["index"] for row in rows] == list(range(len(rows)))
             for row in rows:
-                assert row["used"] == in_arena(opened, row["choice"], "used")["bytes"]
+                assert row["in_use"] == in_arena(opened, row["choice"], "used")["total"]["bytes"]
             check_whose(opened, [pointer for pointer, *_ in held(tmp_path)[1]], rows)
             check_holes(opened, rows)
         check_refused(target, str(len(rows)), f"lists {rows[0]['choice']} to {rows[-1]['choice']}")
@@ -150,17 +158,18 @@ def test_tcmalloc(rng: random.Random, tmp_path: Path) -> None:
         answer, shown = ask("arenas", str(target.pid)), gdbheap("arenas", str(target.pid)).stdout
         check_refused(target, "0", "tcmalloc has none")
     sums = {
-        kind: sum(row["bytes"] for row in answer["caches"] if row["kind"] == kind) for kind in ("thread", "transfer")
+        kind: sum(row["bytes"] for row in answer["free_caches"] if row["kind"] == kind)
+        for kind in ("thread", "transfer")
     }
     for kind, size in sums.items():
         assert size == said[f"{kind}_cache_free_bytes"], kind
     assert sums["thread"]
     # What is left over in spans counts there, too.
-    central = next(row for row in answer["caches"] if row["kind"] == "central")
+    central = next(row for row in answer["free_caches"] if row["kind"] == "central")
     assert 0 < central["bytes"] <= said["central_cache_free_bytes"]
-    threads = [row for row in answer["caches"] if row["kind"] == "thread"]
+    threads = [row for row in answer["free_caches"] if row["kind"] == "thread"]
     assert len(threads) == len({row["address"] for row in threads}) >= THREADS // 2
-    assert all(row["address"] is None for row in answer["caches"] if row["kind"] != "thread")
+    assert all(row["address"] is None for row in answer["free_caches"] if row["kind"] != "thread")
     assert "cache of a thread" in shown and "transfer caches" in shown
 
 
@@ -182,8 +191,8 @@ def test_padding(rng: random.Random, tmp_path: Path) -> None:
         pytest.skip("no secure build of mimalloc (scripts/mimallocs.sh)")
     with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": str(rng.choice(built))}) as target:
         _visited, rows = held(tmp_path)
-        answer, sizes = ask("", str(target.pid)), ask("sizes", str(target.pid), "--top=0")["others"][0]
-        blocks = ask("chunks", str(target.pid), "--state=used", "--sort=address", "--top=0", "--max-stop=60")["chunks"]
+        answer, sizes = ask("", str(target.pid)), other_sizes(ask("sizes", str(target.pid), "--top=0"))[0]
+        blocks = ask("chunks", str(target.pid), "--state=used", "--sort=address", "--top=0", "--max-stop=60")["rows"]
     if all(block["asked"] is None for block in blocks):
         pytest.skip("a secure build whose blocks have no padding")
     lines = {line["id"]: line for line in answer["ledger"]}
@@ -196,7 +205,7 @@ def test_padding(rng: random.Random, tmp_path: Path) -> None:
     slack = sum(said.values()) + sum(block["size"] - block["asked"] for block in others)
     assert lines["libmimalloc.slack"]["virtual"] == slack > 8 * len(rows)
     assert lines["libmimalloc.used"]["virtual"] + slack == sum(block["size"] for block in blocks)
-    assert sizes["total"]["used_bytes"] - sizes["asked"] == slack
+    assert sizes["total"]["used"] - sizes["asked"] == slack
     parts = ("used", "free", "slack", "overhead")
     assert sum(lines[f"libmimalloc.{part}"]["virtual"] for part in parts) == lines["libmimalloc"]["virtual"]
 
@@ -206,7 +215,7 @@ def test_foreign_layout(known: int, tmp_path: Path) -> None:
     """A map of pages that no release lays out so is refused in a line, also where a few pages look as one has them."""
     with running(programs.c_program("foreign_map", 40, known), tmp_path) as target:
         # Of what is left nobody knows anything.
-        answer, facts = ask("", str(target.pid), status=5), ask("info", str(target.pid))["facts"]
+        answer, facts = ask("", str(target.pid), status=5), ask("info", str(target.pid))["rows"]
     assert not [line for line in answer["ledger"] if line["id"].startswith("libmimalloc")]
     assert not [fact for fact in facts if "mimalloc" in fact["fact"]]
     (warning,) = [line for line in answer["warnings"] if "mimalloc" in line]

@@ -160,7 +160,7 @@ def test_buffers_of_node_are_no_strings(rng: random.Random, tmp_path: Path) -> N
     count, size = rng.randrange(1000, 2000), rng.randrange(5000, 9000)
     script = f"b=[];for(i=0;i<{count};i++)b.push(Buffer.alloc({size},1));require('fs').readSync(0,Buffer.alloc(1))"
     with running([node, "-e", script], tmp_path) as target:
-        page, rows = ask("", str(target.pid)), ask("chunks", str(target.pid), "--by=type")["types"]
+        page, rows = ask("", str(target.pid)), ask("chunks", str(target.pid), "--by=type")["rows"]
     names = [part["what"] for row in page["holders"] for part in row["parts"]] + [row["type"] for row in rows]
     assert not any(name.startswith("std::string") for name in names if name)
     assert "buffer of a std::string or an ArrayBuffer" in names

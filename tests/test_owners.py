@@ -37,8 +37,8 @@ def test_one_row_a_holder(rng: random.Random, tmp_path: Path) -> None:
         answer = ask("owners", target.as_form(rng.choice((PROCESS, GCORE))), "--top=all")
         rows = answer["rows"]
         assert all(row.keys() >= KEYS for row in rows)
-        assert sum(row["bytes"] for row in rows) == answer["bytes"]
-        assert sum(row["blocks"] for row in rows) == answer["count"]
+        assert sum(row["bytes"] for row in rows) == answer["total"]["bytes"]
+        assert sum(row["blocks"] for row in rows) == answer["total"]["blocks"]
         words = {**{name: name for name in told}, "mapped": "[anonymous] at"}
         for name, (count, size) in told.items():
             (row,) = [row for row in rows if words[name] in row["path"] and row["bytes"] >= size // 2]

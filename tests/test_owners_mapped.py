@@ -61,7 +61,7 @@ def check(heap: Heap, found: list[tuple[str, int, int, bool]]) -> None:
     """Assert what every answer says of each mapping."""
     rows, kept = owners(heap, None, None).groups, retained(heap, OBJECT, None).rows
     whole = sum(pages(size) for _name, _address, size, _shared in found)
-    (of_type,) = [row for row in pyobjects(heap).types if row.type == MMAP]
+    (of_type,) = [row for row in pyobjects(heap).rows if row.type == MMAP]
     assert (of_type.mapped, of_type.count) == (whole, len(found))
     for name, address, size, shared in found:
         (row,) = [row for row in rows if f".{name}" in (row.root or "")]

@@ -67,7 +67,7 @@ def with_looks(row: dict[str, Any]) -> dict[str, Any]:
 
 def looks_keys(answer: dict[str, Any]) -> list[str]:
     """Return the keys of the columns that have the looks."""
-    return [f"look-{place}" for place in range(len(answer["looks"]))]
+    return [f"look-{place}" for place in range(len(answer["compared"]))]
 
 
 def check_changes(page: Page, answer: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def check_changes(page: Page, answer: dict[str, Any]) -> None:
     tables: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         "changed-table": (lines_of(answer), ["name", "resident", "virtual", *looks]),
         "changed-types-table": (
-            [{**with_looks(row), "together": row["bytes"] + row["buffers"]} for row in answer["types"]],
+            [{**with_looks(row), "together": row["bytes"], "bytes": row["own"]} for row in answer["types"]],
             ["type", "count", "bytes", "buffers", "together", *looks],
         ),
         "changed-sizes-table": (answer["sizes"], ["allocator", "size", "count", "bytes"]),
@@ -84,14 +84,17 @@ def check_changes(page: Page, answer: dict[str, Any]) -> None:
             [{**with_looks(row), "path": row["path"] or "", "address": row["address"]} for row in answer["owners"]],
             ["type", "address", "retained", "state", "path", *looks],
         ),
-        "changed-arenas-table": (answer["arenas"], ["address", "system", "in_use", "top", "state"]),
+        "changed-arenas-table": (answer["arena_changes"], ["address", "system", "in_use", "top", "state"]),
         "changed-holes-table": (
-            [{**row, "pins": ", ".join(row["pins"])} for row in answer["holes"]],
+            [{**row, "pins": ", ".join(row["around"])} for row in answer["holes"]],
             ["address", "size", "resident", "allocator", "state", "pins"],
         ),
         "changed-findings-table": (answer["findings"], ["id", "state", "bytes"]),
         "changed-blocks-table": (
-            [{**row, "type": row["type"] or "(no object)"} for row in answer["blocks"] or []],
+            [
+                {**row, "type": row["type"] or "(no object)", "kept": row["still_there"]}
+                for row in answer["block_changes"] or []
+            ],
             ["type", "size", "new", "gone", "kept"],
         ),
         "trend-table": (
@@ -103,7 +106,7 @@ def check_changes(page: Page, answer: dict[str, Any]) -> None:
         assert (name in page.tables) == bool(rows), name
         if rows:
             same_rows(page.tables[name], rows, keys)
-    assert [row["rss"] for row in page.tables["looks-table"].rows] == [look["rss"] for look in answer["looks"]]
+    assert [row["rss"] for row in page.tables["looks-table"].rows] == [look["rss"] for look in answer["compared"]]
 
 
 def test_a_difference(looked: Looked, tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_a_trend(looked: Looked, tmp_path: Path) -> None:
     curves = [found for tag, found in page.tags if tag == "svg" and found.get("class") == "curve"]
     assert len(curves) == 1
     (points,) = (str(found["points"]).split() for tag, found in page.tags if tag == "polyline")
-    assert len(points) == len(answer["looks"])
+    assert len(points) == len(answer["compared"])
 
 
 def test_the_end_of_a_difference(looked: Looked, tmp_path: Path) -> None:
@@ -152,14 +155,18 @@ def test_calls(rng: random.Random, tmp_path: Path) -> None:
     assert calls == {kind: count for kind, count in stats["calls"].items() if count and kind != "all"}
     assert sum(calls.values()) == stats["calls"]["all"]
     moments = {row["moment"]: row for row in page.tables["moments-table"].rows}
-    for moment, key in (("most bytes", "peak"), ("most blocks", "most")):
+    for moment, key in (("most bytes", "peak"), ("most blocks", "most_blocks")):
         assert {name: moments[moment][name] for name in ("call", "count", "bytes", "usable")} == {
             name: stats[key][name] for name in ("call", "count", "bytes", "usable")
         }
     assert {name: moments["at the end"][name] for name in stats["live"]} == stats["live"]
-    by_bytes = sorted(stats["sizes"], key=lambda row: -row["bytes"])
+    by_bytes = [{**row, "live": row["live_blocks"]} for row in sorted(stats["sizes"], key=lambda row: -row["bytes"])]
     same_rows(page.tables["sizes-table"], by_bytes, ["from", "to", "calls", "bytes", "live", "live_bytes"])
-    same_rows(page.tables["lives-table"], stats["lifetimes"]["spans"], ["from", "to", "blocks"])
+    same_rows(
+        page.tables["lives-table"],
+        [{"from": row["from_calls"], "to": row["to_calls"], **row} for row in stats["lifetimes"]["by_calls"]],
+        ["from", "to", "blocks"],
+    )
     total = page.tables["lives-table"].total
     assert total is not None and total["blocks"] == stats["lifetimes"]["released"]
     figures = ["bytes", "blocks", "allocated_bytes", "allocated_blocks"]
@@ -182,14 +189,17 @@ def test_processes(master: Running, tmp_path: Path) -> None:
     found = family(sorted(pids), None)
     answer = json.loads(text_of(document("gdbheap processes", {}, [], [], found)))
     page = Page(processes_page(found, 0.0).decode("utf-8"))
-    rows = [as_row(member) for member in answer["processes"]]
+    rows = [as_row(member) for member in answer["rows"]]
     same_rows(page.tables["processes-table"], rows, list(rows[0]))
     assert len(page.tables["processes-table"].rows) == len(pids)
     total = page.tables["processes-table"].total
     assert total is not None
-    assert all(total[key] == answer["total"][key] for key in ("rss", "pss", "uss", "swap"))
+    assert total["swap"] == answer["total"]["swapped"] and all(
+        total[key] == answer["total"][key] for key in ("rss", "pss", "uss")
+    )
     assert sum(row["bytes"] for row in page.tables["written-table"].rows) > 0
-    same_rows(page.tables["written-types"], answer["types"], ["type", "objects", "bytes", "alone"])
+    types = [{**row, "alone": row["counts_only"]} for row in answer["types"]]
+    same_rows(page.tables["written-types"], types, ["type", "objects", "bytes", "alone"])
     path = tmp_path / "page.html"
     assert reported(path, str(master.pid), "--children")["about"] == "processes"
     keys = ("pid", "program", "in_use", "free", "trim")
@@ -202,9 +212,11 @@ def as_row(member: dict[str, Any]) -> dict[str, Any]:
     heap = member["heap"] or dict.fromkeys(("in_use", "free", "trim", "kept", "finding"))
     finding = heap["finding"]
     return {
-        **{key: member[key] for key in ("program", "rss", "pss", "uss", "swap")},
+        **{key: member[key] for key in ("program", "rss", "pss", "uss")},
+        "swap": member["swapped"],
         "pid": str(member["pid"]),
-        **{key: heap[key] for key in ("in_use", "free", "trim", "kept")},
+        **{key: heap[key] for key in ("in_use", "free", "kept")},
+        "trim": heap["reclaimable"],
         "finding": finding["id"] if finding else "",
         "finding_bytes": finding["bytes"] if finding else "",
     }
@@ -224,7 +236,7 @@ def test_series(tmp_path: Path) -> None:
     assert reported(path, str(recorder.path))["about"] == "series"
     done = gdbheap("plot", str(recorder.path), "-o", str(tmp_path / "picture.svg"), "--json")
     assert done.returncode == 0, done.stderr
-    extents = json.loads(done.stdout)["extents"]
+    extents = json.loads(done.stdout)["rows"]
     page = page_of(path)
     rows = [{**row, "change": row["last"] - row["first"]} for row in extents]
     same_rows(page.tables["extents"], rows, ["first", "last", "change", "peak", "samples"])

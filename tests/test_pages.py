@@ -146,6 +146,11 @@ def test_no_contents(made: Made, tmp_path: Path) -> None:
     assert done.returncode == 2 and "exclude each other" in done.stderr
 
 
+def with_own(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of ``pyobjects`` with the page's keys: the objects' own bytes, and with their buffers."""
+    return {**row, "bytes": row["own"], "together": row["bytes"]}
+
+
 def test_figures_are_those_of_the_commands(made: Made) -> None:
     """Of a core, every figure is the one that the command's JSON has."""
     page, core = made.pages["core"], made.core
@@ -166,29 +171,32 @@ def test_figures_are_those_of_the_commands(made: Made) -> None:
     for name, size in page.lines.items():
         assert size == (lines[name]["virtual"] if lines[name]["resident"] is None else lines[name]["resident"])
     found = ask("holes", core, "--min=64K", "--no-text")
-    same_rows(page.tables["holes-table"], found["holes"], ["address", "size", "resident", "allocator"])
+    same_rows(page.tables["holes-table"], found["rows"], ["address", "size", "resident", "allocator"])
     total = page.tables["holes-table"].total
-    assert total is not None and [total["size"], total["resident"]] == [found["bytes"], found["resident"]]
-    found = ask("pyobjects", core, "--no-text")
-    same_rows(page.tables["types-table"], found["types"], ["type", "count", "bytes", "buffers"])
-    total = page.tables["types-table"].total
-    assert total is not None and [total[key] for key in ("count", "bytes", "buffers")] == [
-        found["total"][key] for key in ("count", "bytes", "buffers")
+    assert total is not None and [total["size"], total["resident"]] == [
+        found["total"]["bytes"],
+        found["total"]["resident"],
     ]
+    found = ask("pyobjects", core, "--no-text")
+    keys = ["type", "count", "bytes", "buffers", "together"]
+    same_rows(page.tables["types-table"], [with_own(row) for row in found["rows"]], keys)
+    total = page.tables["types-table"].total
+    assert total is not None and [total[key] for key in keys[1:]] == [with_own(found["total"])[key] for key in keys[1:]]
     by_type = ask("retained", core, "--by=type", "--no-text", "--top=all")["rows"]
     retained = {row["type"]: row["retained"] for row in by_type}
-    for row, known in zip(page.tables["types-table"].rows, found["types"]):
+    for row, known in zip(page.tables["types-table"].rows, found["rows"]):
         assert row["retained"] == retained[known["type"]]
     found = ask("retained", core, "--top=200", "--no-text")
-    same_rows(page.tables["retained-table"], found["rows"], ["type", "address", "count", "bytes", "retained"])
+    keys = ["type", "address", "count", "bytes", "retained"]
+    same_rows(page.tables["retained-table"], [{**row, "bytes": row["own"]} for row in found["rows"]], keys)
     found = ask("owners", core, "--top=200", "--no-text")
     same_rows(page.tables["owners-table"], found["rows"], ["path", "bytes", "blocks"])
     found = ask("arenas", core, "--no-text")
-    keys = ["address", "system", "in_use", "free", "fast", "tcache", "top", "used_chunks", "free_chunks"]
-    same_rows(page.tables["arenas-table"], found["arenas"], keys)
-    same_rows(page.tables["facts-table"], ask("info", core, "--no-text")["facts"], ["fact", "value", "source"])
+    keys = ["address", "system", "in_use", "free", "fast", "tcache", "top", "used_count", "free_count"]
+    same_rows(page.tables["arenas-table"], found["rows"], keys)
+    same_rows(page.tables["facts-table"], ask("info", core, "--no-text")["rows"], ["fact", "value", "source"])
     found = ask("pins", core, "--no-text", "--top=all")
-    same_rows(page.tables["pins-table"], found["pins"], ["address", "would_free", "blocks", "size", "allocator"])
+    same_rows(page.tables["pins-table"], found["rows"], ["address", "would_free", "blocks", "size", "allocator"])
 
 
 def test_parts_add_up(made: Made) -> None:
@@ -216,7 +224,7 @@ def test_a_process_at_rest(made: Made) -> None:
 
 def test_all_types_are_in_the_flame_graph(made: Made) -> None:
     """Blocks in use are told by type: those of made-up types are there with their bytes, as pyobjects counts them."""
-    known = {row["type"]: row["bytes"] for row in ask("pyobjects", made.core, "--no-text")["types"]}
+    known = {row["type"]: row["own"] for row in ask("pyobjects", made.core, "--no-text")["rows"]}
     found: dict[str, int] = {}
     for row in made.pages["core"].tables["composition-cells"].rows:
         name = row["stack"].rpartition(" > ")[2]
@@ -285,7 +293,7 @@ def test_a_map_has_its_limit(rng: random.Random) -> None:
 def test_a_map_of_a_process_in_use(rng: random.Random) -> None:
     """It has one row an allocator; one with less than a hundredth has none."""
     found = random_overview(rng, 9000, 90)
-    groups = [replace(group, kind=f"kind{number % 3}") for number, group in enumerate(found.map.answer.groups)]
+    groups = [replace(group, kind=f"kind{number % 3}") for number, group in enumerate(found.map.answer.rows)]
     small = replace(groups[0], kind="tiny", cells=groups[0].cells[:1], end=groups[0].start + 4096)
     used = Summary(20 << 20, 20 << 20, 1 << 20, 1 << 20, None, [], [], None)
     ledger = replace(found.ledger, summary=used)

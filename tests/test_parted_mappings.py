@@ -20,8 +20,8 @@ def test_all_mmapped_chunks_are_found(kind: str, form: str, rng: random.Random, 
             pytest.skip("this glibc has no mallinfo2")
         count, size = map(int, target.stderr.splitlines()[0].split())
         answer = ask("chunks", target.as_form(form), "--state=mmapped")
-    assert (answer["count"], answer["bytes"]) == (count, size)
-    assert len(answer["chunks"]) == count and not any("mmapped" in warning for warning in answer["warnings"])
+    assert (answer["count"], answer["total"]["bytes"]) == (count, size)
+    assert len(answer["rows"]) == count and not any("mmapped" in warning for warning in answer["warnings"])
 
 
 def test_the_whole_extent_is_shown(rng: random.Random, tmp_path: Path) -> None:

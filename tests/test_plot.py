@@ -84,7 +84,7 @@ def test_pictures(name: str, rng: random.Random, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)
         assert answer["command"] == "gdbheap plot" and answer["size"] == path.stat().st_size
-        for row in answer["extents"]:
+        for row in answer["rows"]:
             own = [sample for sample in series.samples if sample.pid == row["pid"]]
             values = {
                 "rss": [sample.rss for sample in own],
@@ -123,7 +123,7 @@ def test_report_of_series(name: str, rng: random.Random, tmp_path: Path) -> None
     assert (json.loads(done.stdout)["about"], json.loads(done.stdout)["missing"]) == ("series", [])
     drawn = json.loads(gdbheap("plot", *paths, "-o", str(tmp_path / "plot.html"), "--json").stdout)
     page, same = (Page((tmp_path / f"{one}.html").read_text()) for one in ("report", "plot"))
-    assert page.cells == same.cells and len(page.cells) >= len(drawn["extents"]) and "svg" in page.tags
+    assert page.cells == same.cells and len(page.cells) >= len(drawn["rows"]) and "svg" in page.tags
     (tmp_path / "empty.jsonl").write_text("{}\n")
     assert gdbheap("report", str(tmp_path / "empty.jsonl"), "-o", str(tmp_path / "x.html")).returncode == 4
 
@@ -134,7 +134,7 @@ def test_many_processes(rng: random.Random, tmp_path: Path) -> None:
     written(tmp_path / "a.csv", rng, pids=15, count=3)
     done = gdbheap("plot", str(tmp_path / "a.csv"), "-o", str(tmp_path / "a.svg"), "--json")
     answer = json.loads(done.stdout)
-    assert answer["not_drawn"] == 3 and len({row["pid"] for row in answer["extents"]}) == 15
+    assert answer["not_drawn"] == 3 and len({row["pid"] for row in answer["rows"]}) == 15
 
 
 def test_without_matplotlib(rng: random.Random, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,9 +187,9 @@ def test_top_of_a_program(tmp_path: Path) -> None:
     with running(c_program("steps", 3, 1), tmp_path) as target:
         target.go_on("big 30000000")
         answer = json.loads(gdbheap("top", str(target.pid), "--json").stdout)
-        (row,) = answer["programs"]
+        (row,) = answer["rows"]
         assert answer["command"] == "gdbheap top" and row["pid"] == target.pid and row["program"] == "steps"
-        assert abs(row["rss"] - 1024 * status(target.pid, "VmRSS")) < 1 << 20 and row["swap"] == 0
+        assert abs(row["rss"] - 1024 * status(target.pid, "VmRSS")) < 1 << 20 and row["swapped"] == 0
         assert 30_000_000 <= row["in_use"] <= row["system"] and answer["total"]["processes"] == 1
         done = gdbheap("top", str(target.pid), "--count=3", "--every=50ms")
         assert done.returncode == 0 and done.stderr == "" and done.stdout.count("  steps ") == 3
@@ -208,10 +208,10 @@ def test_top_of_ones_own(tmp_path: Path) -> None:
         target.go_on("big 300000000")
         done = gdbheap("top", "--json")
         answer = json.loads(done.stdout)
-        sizes = [row["rss"] for row in answer["programs"]]
-        assert done.returncode == bool(answer["left_out"]) == bool(answer["reasons"])
+        sizes = [row["rss"] for row in answer["rows"]]
+        assert done.returncode == bool(answer["refused"]) == bool(answer["left_out"])
         assert sizes == sorted(sizes, reverse=True)
-        assert target.pid in [row["pid"] for row in answer["programs"]]
+        assert target.pid in [row["pid"] for row in answer["rows"]]
 
 
 TRACER = "import ctypes, sys; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), 0, 0), flush=True); input()"

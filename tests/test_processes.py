@@ -67,15 +67,15 @@ def answer(family: dict[str, int]) -> dict[str, Any]:
 
 def row_of(answer: dict[str, Any], pid: int) -> dict[str, Any]:
     """Return the row of a process."""
-    (row,) = (row for row in answer["processes"] if row["pid"] == pid)
+    (row,) = (row for row in answer["rows"] if row["pid"] == pid)
     return dict(row)
 
 
 def test_who_is_in_it(family: dict[str, int], answer: dict[str, Any]) -> None:
     """The master and its children, each beside its parent, the largest first."""
     assert answer["command"] == "gdbheap processes"
-    assert sorted(row["pid"] for row in answer["processes"]) == sorted(family.values())
-    sizes = [row["rss"] for row in answer["processes"]]
+    assert sorted(row["pid"] for row in answer["rows"]) == sorted(family.values())
+    sizes = [row["rss"] for row in answer["rows"]]
     assert sizes == sorted(sizes, reverse=True)
     for name, pid in family.items():
         assert row_of(answer, pid)["beside"] == (None if name == "master" else family["master"])
@@ -90,7 +90,7 @@ def test_sums_are_the_kernels(family: dict[str, int]) -> None:
         for _ in range(200):
             before = [figures(pid) for pid in pids]
             found = family_of(pids, None, quick=True)
-            rows = {row.pid: row for row in found.processes}
+            rows = {row.pid: row for row in found.rows}
             own = [(rows[pid].rss, rows[pid].pss, rows[pid].uss) for pid in pids]
             if before == own == [figures(pid) for pid in pids]:
                 break
@@ -144,13 +144,13 @@ def test_pages_add_up(family: dict[str, int], answer: dict[str, Any]) -> None:
             continue
         written = row_of(answer, pid)["written"]
         own, shared, elsewhere = private_pages(pid, family["master"])
-        kinds = ("restored", "recounted", "collector", "counts", "both", "data", "new")
+        kinds = ("restored", "recounted", "collector", "counts_only", "both", "data", "not_there")
         assert sum(written[kind] for kind in kinds) == PAGE * own == private_in_smaps(pid), name
         assert written["shared"] == PAGE * shared, name
-        assert written["new"] >= PAGE * elsewhere, name
+        assert written["not_there"] >= PAGE * elsewhere, name
     # Dicts and texts that the master has not.
-    made = row_of(answer, family["make"])["written"]["new"]
-    assert made > 300 * COUNT > 2 * row_of(answer, family["nothing"])["written"]["new"]
+    made = row_of(answer, family["make"])["written"]["not_there"]
+    assert made > 300 * COUNT > 2 * row_of(answer, family["nothing"])["written"]["not_there"]
 
 
 def private_pages(pid: int, other: int) -> tuple[int, int, int]:
@@ -193,10 +193,10 @@ def test_by_what_they_were_written(family: dict[str, int], answer: dict[str, Any
     # Objects without a collector's head of 32 bytes each, and lists of 56 and 16.
     touched, tracked = COUNT * 32, COUNT * 72
     quiet = written["nothing"]
-    assert quiet["collector"] < tracked / 20 and quiet["counts"] < touched / 20
-    assert written["refer"]["counts"] - quiet["counts"] > 0.9 * touched
+    assert quiet["collector"] < tracked / 20 and quiet["counts_only"] < touched / 20
+    assert written["refer"]["counts_only"] - quiet["counts_only"] > 0.9 * touched
     assert written["refer"]["collector"] < tracked / 20
-    assert written["collect"]["collector"] > 0.9 * tracked > 10 * written["collect"]["counts"]
+    assert written["collect"]["collector"] > 0.9 * tracked > 10 * written["collect"]["counts_only"]
     assert written["write"]["data"] >= 8 << 20
     (row,) = (row for row in answer["types"] if row["type"] == "__main__.Touched")
     assert row["objects"] == COUNT
@@ -204,9 +204,9 @@ def test_by_what_they_were_written(family: dict[str, int], answer: dict[str, Any
 
 def test_what_freezing_saves(family: dict[str, int], answer: dict[str, Any]) -> None:
     """The advice is worth what the one worker's collector wrote, and is followed by a family without it."""
-    (advice,) = (row for row in answer["advice"] if row["id"] == "freeze")
+    (advice,) = (row for row in answer["savings"] if row["id"] == "freeze")
     collected = row_of(answer, family["collect"])["written"]
-    assert 0.5 * collected["collector"] < advice["saves"] <= advice["at_most"]
+    assert 0.5 * collected["collector"] < advice["saves"] <= advice["most_saved"]
 
 
 def test_frozen(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_frozen(tmp_path: Path) -> None:
     command = [interpreter_of("stripped"), "-I", str(SOURCES / "family.py"), str(COUNT), "freeze"]
     with running(command, tmp_path) as master:
         found = json.loads(gdbheap(str(master.pid), "--children", "--json").stdout)
-    assert sum(row["saves"] for row in found["advice"] if row["id"] == "freeze") < COUNT * 72 / 20
+    assert sum(row["saves"] for row in found["savings"] if row["id"] == "freeze") < COUNT * 72 / 20
 
 
 @pytest.mark.parametrize("release", ["3.8", "3.12", "3.13"])
@@ -269,15 +269,15 @@ def test_strangers_do_not_stand_for_each_other(stops: list[tuple[int, ...]]) -> 
             pids.append(child.pid)
         found = family_of(pids, 10.0)
     assert sorted(stops) == sorted((pid,) for pid in pids)
-    assert all(row.beside is None and row.note is None for row in found.processes)
+    assert all(row.beside is None and row.note is None for row in found.rows)
 
 
 def test_a_sibling_stands_while_pages_are_compared(family: dict[str, int], stops: list[tuple[int, ...]]) -> None:
     """Three workers beside a fourth: it is stopped once for each of them, while the answers of none are computed."""
     pids = [family[name] for name in ("nothing", "refer", "collect", "write")]
     found = family_of(pids, None)
-    beside = {row.pid: row.beside for row in found.processes}
-    assert all(row.written is not None for row in found.processes)
+    beside = {row.pid: row.beside for row in found.rows}
+    assert all(row.written is not None for row in found.rows)
     (first,) = (pid for pid in pids if list(beside.values()).count(pid) == 3)
     assert sorted(stops) == sorted([*((pid,) for pid in pids), *beside.items()])
     assert [pair[-1] for pair in stops if len(pair) == 2].count(first) == 3
@@ -291,9 +291,9 @@ def test_a_sibling_stands_for_so_long(
     monkeypatch.setattr(families, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
     pids = [family[name] for name in ("nothing", "refer", "collect", "write")]
     found = family_of(pids, 60.0)
-    noted = [row for row in found.processes if row.note is not None]
+    noted = [row for row in found.rows if row.note is not None]
     assert len(noted) == 2 and all("--max-stop" in str(row.note) and row.written is None for row in noted)
-    assert all(row.heap is not None for row in found.processes)
+    assert all(row.heap is not None for row in found.rows)
     assert sum(len(pair) == 2 for pair in stops) == 2
 
 
@@ -308,7 +308,7 @@ def test_gone_and_without_memory(family: dict[str, int], tmp_path: Path) -> None
     finally:
         zombie.wait()
     assert done.returncode == 1, done.stderr
-    rows = {row["pid"]: row for row in json.loads(done.stdout)["processes"]}
+    rows = {row["pid"]: row for row in json.loads(done.stdout)["rows"]}
     assert "ended" in rows[ended.pid]["note"] and rows[zombie.pid]["note"]
     assert rows[family["nothing"]]["note"] is None and rows[family["nothing"]]["heap"]["in_use"] > 0
     assert rows[2]["note"] and rows[2]["rss"] is None
@@ -369,7 +369,7 @@ def test_gunicorn_saves_what_is_promised(tmp_path: Path) -> None:
     with served(python, tmp_path, "as-it-is", COLLECT="1") as pids:
         found = json.loads(gdbheap(str(pids[0]), "--children", "--json").stdout)
         before = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
-    (advice,) = (row for row in found["advice"] if row["id"] == "freeze")
+    (advice,) = (row for row in found["savings"] if row["id"] == "freeze")
     with served(python, tmp_path, "frozen", COLLECT="1", FREEZE="1") as pids:
         after = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
     assert advice["workers"] == WORKERS and advice["saves"] > 4 << 20
@@ -377,8 +377,8 @@ def test_gunicorn_saves_what_is_promised(tmp_path: Path) -> None:
     with served(python, tmp_path, "each-for-itself", preload=False) as pids:
         found = json.loads(gdbheap(str(pids[0]), "--children", "--json").stdout)
         before = sum(kernel.in_rollup(pid, "Pss") for pid in pids)
-    (advice,) = (row for row in found["advice"] if row["id"] == "preload")
-    assert advice["workers"] == WORKERS and advice["at_least"] == advice["saves"] < advice["at_most"]
+    (advice,) = (row for row in found["savings"] if row["id"] == "preload")
+    assert advice["workers"] == WORKERS and advice["least_saved"] == advice["saves"] < advice["most_saved"]
     assert before - after >= PROMISED * advice["saves"], (before, after, advice)
 
 
@@ -387,7 +387,7 @@ def test_by_name_and_group(family: dict[str, int], rng: random.Random) -> None:
     name = Path(f"/proc/{family['master']}/comm").read_text().strip()
     for each in (name, "family.py"):
         found = json.loads(gdbheap(f"--name=^{re.escape(each)}$", "--quick", "--json").stdout)
-        assert set(family.values()) <= {row["pid"] for row in found["processes"]}
+        assert set(family.values()) <= {row["pid"] for row in found["rows"]}
     one = rng.choice(sorted(family.values()))
     alone = json.loads(gdbheap("processes", str(one), "--quick", "--json").stdout)
-    assert [row["pid"] for row in alone["processes"]] == [one]
+    assert [row["pid"] for row in alone["rows"]] == [one]

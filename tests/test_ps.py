@@ -75,7 +75,7 @@ def test_the_figures_of_ps_mem(programs: list[int]) -> None:
     else:
         pytest.skip("other processes did not come to rest")
     ours: dict[str, list[float]] = {}
-    for row in before.programs:
+    for row in before.rows:
         sums = ours.setdefault(row.name, [0, 0, 0, 0])
         for place, size in enumerate((row.ram / 1024, row.shared / 1024, row.swapped / 1024, row.count)):
             sums[place] += size
@@ -90,12 +90,12 @@ def test_one_line_a_program(programs: list[int]) -> None:
     """A Python program by its script, with its processes; --filter and --top leave out, the total stays."""
     found = json.loads(gdbheap("ps", "--json").stdout)
     assert found["command"] == "gdbheap ps"
-    rows = {(row["script"]): row for row in found["programs"] if set(row["pids"]) & set(programs)}
+    rows = {(row["script"]): row for row in found["rows"] if set(row["pids"]) & set(programs)}
     assert sorted(rows["one.py"]["pids"]) == sorted(programs[:2]) and rows["one.py"]["count"] == 2
     assert rows["other.py"]["pids"] == programs[2:3] and rows[None]["name"] == "idle"
     only = json.loads(gdbheap("ps", "--filter=^(one|other)[.]py$", "--json").stdout)
-    assert {row["script"] for row in only["programs"]} == {"one.py", "other.py"}
-    assert only["total"]["ram"] == sum(row["ram"] for row in only["programs"])
+    assert {row["script"] for row in only["rows"]} == {"one.py", "other.py"}
+    assert only["total"]["ram"] == sum(row["ram"] for row in only["rows"])
     text = gdbheap("ps", "--filter=one.py|other.py", "--top=1").stdout
     assert "one.py (2)" in text and "1 more program" in text
 
@@ -129,12 +129,12 @@ def test_is_python() -> None:
 def test_with_heaps(programs: list[int]) -> None:
     """Each program with the sums over its processes' heaps: what is in use is at least what the scripts keep."""
     found = json.loads(gdbheap("ps", "--filter=^one.py$", "--heap", "--json").stdout)
-    (row,) = (row for row in found["programs"] if set(row["pids"]) & set(programs))
+    (row,) = (row for row in found["rows"] if set(row["pids"]) & set(programs))
     kept = sum(int(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[3]) for pid in programs[:2])
     assert row["heap"]["looked"] == 2
     resident = sum(kernel.rollup(pid)[0] for pid in programs[:2])
     assert kept <= row["heap"]["in_use"] <= resident - row["heap"]["free"]
-    assert 0 <= row["heap"]["trim"] <= row["heap"]["free"]
+    assert 0 <= row["heap"]["reclaimable"] <= row["heap"]["free"]
 
 
 def test_without_permission(programs: list[int]) -> None:
@@ -145,7 +145,7 @@ def test_without_permission(programs: list[int]) -> None:
         "import os,sys;os.setgroups([]);os.setgid(65534);os.setuid(65534)\n"
         "from gdbheap.processes import accounts\n"
         "table = accounts.by_program(accounts.read())\n"
-        "print(table.refused, len(table.programs))"
+        "print(table.refused, len(table.rows))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
@@ -210,7 +210,7 @@ def test_hostile_names(tmp_path: Path) -> None:
     script.write_text("import signal\nsignal.pause()\n")
     with running([interpreter_of("stripped"), "-I", str(script)], tmp_path) as process:
         found = json.loads(gdbheap("ps", "--json").stdout)
-        (row,) = (row for row in found["programs"] if process.pid in row["pids"])
+        (row,) = (row for row in found["rows"] if process.pid in row["pids"])
         assert row["script"] == script.name
         text = gdbheap("ps", f"--filter={re.escape(script.name)}").stdout
     assert "\x1b" not in text and sum("me" in line and "31m" in line for line in text.splitlines()) == 1

@@ -68,7 +68,7 @@ class Written:
         """Return what the answer is about: what is resident, or what is in use."""
         if not noun:
             return int(self.answers[noun]["rss"]["bytes"])
-        return int(ask("pyobjects", self.pid)["used"]["bytes"])
+        return int(ask("pyobjects", self.pid)["all_used"]["bytes"])
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +151,10 @@ def test_devtools_agree(written: Written, tmp_path: Path) -> None:
     with _tab() as tab:
         tab.goto(APP, wait_until="commit")
         loaded = tab.evaluate(LOADED, [path.read_text(), list(ours)])
-    assert (loaded["nodes"], loaded["bytes"]) == (graph["snapshot"]["node_count"], objects["used"]["bytes"])
+    assert (loaded["nodes"], loaded["bytes"]) == (graph["snapshot"]["node_count"], objects["all_used"]["bytes"])
     classes = {name: (count, size) for name, count, size, _retained in loaded["classes"]}
     # Strings are one row there.
-    types = [row for row in objects["types"] if row["count"] and row["type"] not in ("str", "bytes")]
+    types = [row for row in objects["rows"] if row["count"] and row["type"] not in ("str", "bytes")]
     assert all(classes[row["type"]] == (row["count"], row["bytes"]) for row in types) and len(types) > 50
     assert len(ours) > 100 and dict(zip(ours, loaded["retained"])) == ours
 

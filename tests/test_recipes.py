@@ -87,7 +87,7 @@ def test_a_command(tmp_path: Path) -> None:
         script = "packaging/script/gdbheap"
         answer = json.loads(copy.run(script, "oldest", str(target.pid), "--json"))
         shown = copy.run(script, "oldest", str(target.pid), "--threads")
-    assert answer["arenas"][0]["index"] == 0 and "in use" in shown
+    assert answer["rows"][0]["index"] == 0 and "in use" in shown
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_completion.py", "tests/test_commands.py")
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
         copy.run("-m", *tool, *(name for name, _ in files))
@@ -110,6 +110,6 @@ def test_a_kind_of_contents(tmp_path: Path) -> None:
     copy.build()
     with running(c_program("opens_files", 37), tmp_path) as target:
         answer = json.loads(copy.run("packaging/script/gdbheap", "chunks", str(target.pid), "--by=type", "--json"))
-    assert {row["type"]: row["count"] for row in answer["types"]}["stdio FILE"] == 37
+    assert {row["type"]: row["count"] for row in answer["rows"]}["stdio FILE"] == 37
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
         copy.run("-m", *tool, name)

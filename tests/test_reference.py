@@ -24,13 +24,13 @@ RECORDERS = {
 
 def check_arenas(target: Running, walk: glibc.Walk) -> None:
     """Compare each figure of each arena."""
-    rows = sorted(ask("arenas", str(target.pid))["arenas"], key=lambda row: int(row["index"]))
+    rows = sorted(ask("arenas", str(target.pid))["rows"], key=lambda row: int(row["index"]))
     assert [row["address"] for row in rows] == [arena.address for arena in walk.arenas]
     for row, arena in zip(rows, walk.arenas):
         sizes = {key: row[key] for key in ("system", "fast", "tcache", "top", "free")}
         assert sizes == {"system": arena.system, **{s: arena.bytes_of(s) for s in ("fast", "tcache", "top", "free")}}
         assert row["in_use"] == arena.bytes_of("used") + arena.bytes_of("tcache") + overhead(arena)
-        counts = (row["used_chunks"], row["free_chunks"])
+        counts = (row["used_count"], row["free_count"])
         assert counts == (arena.count_of("used"), sum(arena.count_of(s) for s in ("free", "fast", "tcache")))
 
 
@@ -78,9 +78,9 @@ def test_pymalloc(kind: str, rng: random.Random, tmp_path: Path) -> None:
         sample = rng.sample(sorted(blocks), min(1000, len(blocks)))
         with heap_of(str(target.pid)) as heap:
             found = {block: at(heap, block + rng.randrange(blocks[block].size)).block for block in sample}
-    assert {row["size"]: (row["pools"], row["used"], row["free"]) for row in answer["classes"] if row["pools"]} == {
-        size: totals(pools, size) for size in {pool.size for pool in pools}
-    }
+    assert {
+        row["size"]: (row["pools"], row["used_count"], row["free_count"]) for row in answer["rows"] if row["pools"]
+    } == {size: totals(pools, size) for size in {pool.size for pool in pools}}
     for block, pool in ((block, blocks[block]) for block in sample):
         state = "used" if block in pool.used else "free"
         one = found[block]

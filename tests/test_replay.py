@@ -41,7 +41,7 @@ def gdbheap(*words: object) -> dict[str, Any]:
 def chunks(pid: int, from_first: bool = False) -> Chunks:
     """Return all chunks of all arenas: arena, place, size, state; of mmapped ones only how many there are. The place is
     what an address is beyond a multiple of ALIGNED, or (``from_first``) beyond the first chunk."""
-    found = gdbheap("chunks", pid)["chunks"]
+    found = gdbheap("chunks", pid, "--top=all")["rows"]
     placed = [row for row in found if row["state"] != "mmapped"]
     first = min(row["address"] for row in placed) if from_first else 0
     listed = Counter((row["arena"], (row["address"] - first) % ALIGNED, row["size"], row["state"]) for row in placed)
@@ -81,8 +81,8 @@ def test_calls_in_the_order_of_the_clock_give_a_heap_that_is_alike(rng: random.R
         arenas = gdbheap("arenas", target.pid)["total"]
         finished(target, log)
     answer = gdbheap("replay", log)
-    (run,) = answer["runs"]
-    assert (answer["order"], answer["threads"], run["failures"]) == (BY_TIME, 4, 0)
+    (run,) = answer["rows"]
+    assert (answer["order"], answer["threads"], run["failed"]) == (BY_TIME, 4, 0)
     # Clocks of two processors may be some hundred ticks apart.
     assert answer["unknown"] <= 0.001 * answer["calls"]
     assert abs(run["in_use"] - arenas["in_use"]) <= 0.01 * arenas["in_use"]
@@ -197,7 +197,7 @@ def test_a_stop_is_ended_quietly_with_what_there_is(tmp_path: Path) -> None:
         output, errors = replay.communicate(timeout=PATIENCE)
     answer = json.loads(output)
     assert (replay.returncode, errors, answer["stopped"]) == (0, "", 3)
-    assert answer["runs"][0]["peak_rss"] > 0
+    assert answer["rows"][0]["peak_rss"] > 0
 
 
 def _peak(command: list[str], tmp_path: Path, environment: dict[str, str]) -> int:
@@ -215,17 +215,17 @@ def test_what_if_a_runaway_ran_elsewhere(rng: random.Random, tmp_path: Path) -> 
     with recorded(command, log) as target:
         finished(target, log)
     answer = gdbheap("replay", log, "--what-if")
-    runs = {(run["allocator"], run["tunables"]): run for run in answer["runs"]}
+    runs = {(run["allocator"], run["tunables"]): run for run in answer["rows"]}
     glibc = runs["glibc", ""]
     assert glibc["peak_rss"] > 0.8 * rounds * size
-    assert glibc["end"]["hole_bytes"] > 0.8 * rounds * size
+    assert glibc["at_end"]["hole_bytes"] > 0.8 * rounds * size
     assert answer["peak_bytes"] < 32 << 20
-    assert [path for path in found_allocators() if path not in [run["library"] for run in answer["runs"]]] == []
-    for name in {run["allocator"] for run in answer["runs"]} & {"jemalloc"}:
+    assert [path for path in found_allocators() if path not in [run["preloaded"] for run in answer["rows"]]] == []
+    for name in {run["allocator"] for run in answer["rows"]} & {"jemalloc"}:
         assert runs[name, ""]["most_peak_rss"] < glibc["peak_rss"] / 3
-    best = answer["runs"][answer["best"]]
+    best = answer["rows"][answer["best"]]
     assert best["most_peak_rss"] < glibc["peak_rss"] / 2
-    environment = {"LD_PRELOAD": best["library"] or "", "GLIBC_TUNABLES": best["tunables"]}
+    environment = {"LD_PRELOAD": best["preloaded"] or "", "GLIBC_TUNABLES": best["tunables"]}
     before, after = _peak(command, tmp_path, {}), _peak(command, tmp_path, environment)
     assert after < before / 2
     # What each takes beside its heap is the program's own: code, stack.

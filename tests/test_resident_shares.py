@@ -22,7 +22,7 @@ PLAIN = re.compile(r"resident, ([\d.]+) % of RSS\)")
 
 def kinds_of(pid: str) -> dict[str, int]:
     """Return how many blocks of C code there are of each kind."""
-    return {row["type"]: row["count"] for row in ask("chunks", pid, "--by=type", "--top=all")["types"]}
+    return {row["type"]: row["count"] for row in ask("chunks", pid, "--by=type", "--top=all")["rows"]}
 
 
 def test_memory_that_was_never_touched(rng: random.Random, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_memory_that_was_never_touched(rng: random.Random, tmp_path: Path) -> No
     size = rng.randrange(60, 90)
     with running(python_program(KINDS[0], "untouched", size), tmp_path) as target:
         pid = str(target.pid)
-        blocks = ask("owners", pid, "--by=block")["owners"]
+        blocks = ask("owners", pid, "--by=block")["rows"]
         address = next(row["address"] for row in blocks if row["size"] >= size * MIB)
         texts = {" ".join(words): gdbheap(words[0], pid, *words[1:]).stdout for words in COMMANDS}
         texts["why"] = gdbheap("why", pid, hex(address)).stdout
@@ -60,21 +60,21 @@ def test_tables_of_tracemalloc(rng: random.Random, tmp_path: Path) -> None:
     with running(python_program(KINDS[0], "traces_blocks", count), tmp_path) as target:
         pid = str(target.pid)
         page, held, kept, several = ask("", pid), ask("owners", pid), ask("retained", pid), ask("processes", pid)
-        (table,) = [row for row in ask("owners", pid, "--by=block")["owners"] if row["chain"].startswith("tracemalloc")]
-        chain = ask("why", pid, hex(table["address"]))["chain"]
+        (table,) = [row for row in ask("owners", pid, "--by=block")["rows"] if row["chain"].startswith("tracemalloc")]
+        chain = ask("why", pid, hex(table["address"]))["rows"]
     rows = {row["path"]: row for row in held["rows"]}
     (finding,) = [row for row in page["findings"] if row["id"] == "tracemalloc"]
     own = rows["tracemalloc"]
     assert own["kind"] == "tracemalloc" and own["blocks"] >= 2 * count
     assert abs(own["resident"] - finding["bytes"]) <= 0.05 * finding["bytes"]
-    assert sum(row["bytes"] for row in held["rows"]) <= held["bytes"]
+    assert sum(row["bytes"] for row in held["rows"]) <= held["total"]["bytes"]
     assert rows["Python itself"]["bytes"] < 0.2 * own["bytes"]
     assert page["holders"][0]["path"] == "tracemalloc"
     assert all(row["figures"].get("path") != "tracemalloc" for row in page["findings"] if row["id"] == "holder")
     (row,) = [row for row in kept["rows"] if row["chain"] == "tracemalloc"]
     assert abs(row["retained"] - own["bytes"]) <= 0.05 * own["bytes"]
     assert chain[0]["edge"] == "tracemalloc"
-    assert several["processes"][0]["holders"][0]["path"] == "tracemalloc"
+    assert several["rows"][0]["holders"][0]["path"] == "tracemalloc"
 
 
 def test_two_holders_of_one_size(rng: random.Random, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_two_holders_of_one_size(rng: random.Random, tmp_path: Path) -> None:
     assert {name for name in ("first", "second") for row in found if f"held by {name} " in row["text"]} == {
         "first", "second",
     }  # fmt: skip
-    (member,) = several["processes"]
+    (member,) = several["rows"]
     assert member["heap"]["finding"]["bytes"] >= 0.9 * max(row["bytes"] for row in page["findings"])
     assert member["holders"][0]["resident"] == max(row["resident"] for row in member["holders"])
     assert "Largest holder: " in text and not re.search(r" -$", text.splitlines()[-4])

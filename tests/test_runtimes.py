@@ -95,7 +95,7 @@ def test_recognised(name: str) -> None:
     """By what is loaded, with one finding, and a line in the ledger that has its name where its memory is mapped."""
     program, arguments = PROGRAMS[name]
     with held([needed(program), *arguments], large) as pid:
-        answer, facts = ask("", str(pid)), ask("info", str(pid))["facts"]
+        answer, facts = ask("", str(pid)), ask("info", str(pid))["rows"]
         check_books(answer)
         python = gdbheap("pyobjects", str(pid))
     (kind,) = (kind for kind in kinds() if kind.id == name)
@@ -131,7 +131,7 @@ def test_jvm(tmp_path: Path) -> None:
         said = subprocess.run([jcmd, str(pid), "GC.heap_info"], capture_output=True, text=True).stdout
         start = re.search(r"0x([0-9a-f]{8,})", said)
         assert start is not None, said
-        owner = ask("at", str(pid), f"0x{start[1]}")["mapping"]["owner"]
+        owner = ask("at", str(pid), f"0x{start[1]}")["mapping"]["whose"]
     found = finding(answer, "runtime-jvm")
     assert found["bytes"] > 40 << 20 and owner == "the JVM and other anonymous memory"
     assert found["commands"] == [f"jcmd {pid} GC.heap_info", f"jcmd {pid} VM.native_memory summary"]
@@ -157,7 +157,7 @@ def test_redis(tmp_path: Path) -> None:
     active = int(re.findall(r"allocator_active:(\d+)", said)[0])
     assert 0.99 * used <= size["jemalloc.used"] <= active
     assert "other-allocator" not in [row["id"] for row in answer["findings"]]
-    unknown = answer["summary"]["unknown"]
+    unknown = answer["summary"]["not_walked"]
     assert unknown is None or "Redis" not in unknown["name"]
 
 
@@ -218,7 +218,8 @@ def test_memory_that_the_kernel_names(tmp_path: Path) -> None:
         answer, text = ask("", str(target.pid)), gdbheap("", str(target.pid)).stdout
     assert finding(answer, "runtime-go")["bytes"] == 32 << 20
     assert "without a file" not in text and "other anonymous memory" not in text
-    assert answer["summary"]["unknown"] == {"id": "other.go", "name": "Go", "bytes": 32 << 20, "own": True}
+    known = {"id": "other.go", "name": "Go", "bytes": 32 << 20, "is_certain": True}
+    assert answer["summary"]["not_walked"] == known
     assert "The blocks of Go are not walked: of 32.0 MiB that is resident in its own memory" in text
 
 

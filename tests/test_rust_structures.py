@@ -161,12 +161,12 @@ def test_commands_tell_them(built: dict[str, str], tmp_path: Path, rng: random.R
         table = next(at for at, (what, _type) in truth.items() if what == "table")
         at = ask("at", pid, hex(table))
         retained = ask("retained", pid, "--top=all")
-    texts = [row["type"] for row in kinds["types"]]
+    texts = [row["type"] for row in kinds["rows"]]
     assert len(texts) == len(set(texts)) and set(TEXTS.values()) & set(texts)
     assert "Rust object of type collections::Named" in texts
-    named = {row["address"] for row in listed["chunks"]}
+    named = {row["address"] for row in listed["rows"]}
     assert named and all(truth[at][1] == "collections::Named" for at in named)
-    assert {row["what"] for row in listed["chunks"]} <= {
+    assert {row["what"] for row in listed["rows"]} <= {
         "Rust object of type collections::Named",
         "Rust object of type collections::Named in an Arc or Rc",
     }

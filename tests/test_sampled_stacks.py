@@ -32,9 +32,9 @@ def dumped(path: Path) -> Counts:
 def answered(target: str) -> Counts:
     """Return the same by our answer."""
     found: Counts = Counter()
-    for row in ask("chunks", target, "--by=stack", "--top=0")["stacks"]:
+    for row in ask("chunks", target, "--by=stack", "--top=0")["rows"]:
         for name in ("count", "bytes"):
-            found[tuple(row["addresses"]), name] += row[name]
+            found[tuple(row["return_addresses"]), name] += row[name]
     return found
 
 
@@ -54,20 +54,24 @@ def test_profile(library: Path | None, form: str, rng: random.Random, tmp_path: 
         answer = ask("chunks", target, "--by=stack", "--top=3")
         text = gdbheap("chunks", target, "--by=stack", "--top=3").stdout
         drawn = gdbheap("chunks", target, "--by=stack", "--top=3", "--format=folded").stdout
-        first = ask("at", target, hex(answer["stacks"][0]["address"]))["block"]
-    assert answer["kinds"] == len({frames for frames, _ in +said}) and len(answer["stacks"]) == 3
-    assert answer["bytes"] == sum(value for (_, name), value in said.items() if name == "bytes")
-    names = {frame["name"] for row in answer["stacks"] for frame in row["frames"]}
+        first = ask("at", target, hex(answer["rows"][0]["address"]))["block"]
+    assert answer["count"] == len({frames for frames, _ in +said}) and len(answer["rows"]) == 3
+    assert answer["total"]["bytes"] == sum(value for (_, name), value in said.items() if name == "bytes")
+    names = {frame["name"] for row in answer["rows"] for frame in row["frames"]}
     assert {"deeper", "work", "large"} <= names and "deeper" in text and "prof_backtrace" not in text
     assert (first["allocator"], first["state"]) == ("jemalloc", "used")
     # The tree has all of them, also where the list is cut.
-    assert sum(int(line.rpartition(" ")[2]) for line in drawn.splitlines()) == answer["bytes"]
+    assert sum(int(line.rpartition(" ")[2]) for line in drawn.splitlines()) == answer["total"]["bytes"]
     assert any(line.startswith("_start;") or ";deeper;" in line or "main;" in line for line in drawn.splitlines())
     assert "prof_backtrace" not in drawn
     # What samples stand for; releases before 5.3 do not say.
-    told = answer["likely_bytes"] is not None
+    told = answer["total"]["likely_bytes"] is not None
     assert told == library.stem.startswith("libjemalloc-5.3")
-    assert not told or answer["bytes"] <= answer["likely_bytes"] and answer["count"] <= answer["likely_count"]
+    assert (
+        not told
+        or answer["total"]["bytes"] <= answer["total"]["likely_bytes"]
+        and answer["total"]["count"] <= answer["total"]["likely_count"]
+    )
 
 
 def test_nothing_is_sampled(rng: random.Random, tmp_path: Path) -> None:

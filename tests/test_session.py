@@ -62,7 +62,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def test_answers_are_those_of_single_commands(core: Path, rng: random.Random) -> None:
     """Whatever was asked before, an answer is the one that a command alone gives, also the second time."""
     whole = ask("chunks", str(core), "--state=used", "--top=5")
-    address = str(whole["chunks"][0]["address"])
+    address = str(whole["rows"][0]["address"])
     lines = [*NOUNS, *(f"{noun} {address}" for noun in ADDRESSED if noun == "at")]
     alone = {line: ask(line.split()[0] if line else "", str(core), *line.split()[1:]) for line in lines}
     order = [*rng.sample(lines, len(lines)), *rng.sample(lines, len(lines))]
@@ -100,11 +100,11 @@ def test_process_runs_on(options: tuple[str, ...], small: Running, rng: random.R
         assert runs(small.pid)
         small.go_on(f"big {size}")
         try:
-            assert [opened.ask(line)["arenas"] for line in ("arenas", "heap arenas")] == [first["arenas"]] * 2
+            assert [opened.ask(line)["rows"] for line in ("arenas", "heap arenas")] == [first["rows"]] * 2
             opened.type("refresh")
             later = opened.ask("arenas")
             assert later["total"]["in_use"] >= first["total"]["in_use"] + size and runs(small.pid)
-            assert later["arenas"] == ask("arenas", str(small.pid))["arenas"]
+            assert later["rows"] == ask("arenas", str(small.pid))["rows"]
         finally:
             small.go_on("drop")
         assert opened.end() == ("", "", 0)

@@ -144,7 +144,7 @@ def test_holes_make_one_finding(rng: random.Random, tmp_path: Path) -> None:
     """Holes of large buffers are free chunks too: one finding, both remedies, and lines to paste."""
     with running(c_program("faults", rng.getrandbits(30), "large", tmp_path / "none"), tmp_path) as target:
         answer = ask("", str(target.pid), "--quick")
-    trim = answer["trim"]
+    trim = answer["reclaimable"]
     assert [row["id"] for row in answer["findings"]] == ["large-chunks"]
     (finding,) = answer["findings"]
     assert finding["bytes"] <= trim and "malloc_trim(0)" in finding["advice"]

@@ -80,7 +80,7 @@ def test_of_python(tmp_path: Path) -> None:
         row: Any
         for row in (owners(heap, None, 1, HOLDER).groups[0], retained(heap, OBJECT, 1).rows[0]):
             assert abs(row.absent - LARGE) < WITHIN, row
-        (of_bytes,) = (row for row in pyobjects(heap).types if row.type == "bytes")
+        (of_bytes,) = (row for row in pyobjects(heap).rows if row.type == "bytes")
         assert abs(of_bytes.absent - LARGE) < WITHIN
         address = retained(heap, OBJECT, 1).rows[0].address
         assert address is not None

@@ -15,11 +15,11 @@ from support.gdb_side import batch, documents, home, needs_gdb
 from support.library import heap_of
 from support.programs import KINDS, Running, ask, gdbheap, python_program, running
 
-from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.errors import UsageError
 from gdbheap.snapshots.blocks import COLUMNS, OFFSETS
 from gdbheap.snapshots.difference import difference
 from gdbheap.snapshots.file import ENTRY, read, write
+from gdbheap.snapshots.file import NUMBER as SCHEMA
 from gdbheap.snapshots.snapshot import take
 
 SECRET = "a-secret-that-must-not-be-kept"
@@ -46,8 +46,8 @@ def test_read_back(target: Running, tmp_path: Path) -> None:
         assert getattr(found.columns, name) == getattr(taken.columns, name), name
     same = difference([taken, found])
     assert same.rss == 0 and not any(line.resident or line.virtual for line in same.ledger)
-    assert same.same_process and same.blocks == []
-    assert [*same.types, *same.sizes, *same.arenas, *same.owners, *same.holes, *same.findings, *same.trend] == []
+    assert same.same_process and same.block_changes == []
+    assert [*same.types, *same.sizes, *same.arena_changes, *same.owners, *same.holes, *same.findings, *same.trend] == []
 
 
 @pytest.mark.parametrize("options", [[], ["--owners"], ["--with-contents"]])

@@ -19,6 +19,7 @@ import test_tcmalloc_library
 from support import kernel, programs
 from support.installed import python_with
 from support.library import heap_of
+from support.other_sizes import others
 from support.programs import ask, gdbheap, running
 from test_runtimes import held, needed
 
@@ -60,7 +61,7 @@ def test_moved_blocks(name: str, rng: random.Random, tmp_path: Path) -> None:
     with running(programs.c_program("sparse", *arguments), tmp_path, environment) as target:
         target.go_on("purge")
         found = found_in(ask("", str(target.pid)), f"fragmented-{name}")
-        (sizes,) = ask("sizes", str(target.pid), "--top=0")["others"]
+        (sizes,) = others(ask("sizes", str(target.pid), "--top=0"))
         text = gdbheap("sizes", str(target.pid)).stdout
         before = kernel.rollup(target.pid)[0]
         target.go_on("move")
@@ -82,7 +83,7 @@ def test_moved_beside_caches(rng: random.Random, tmp_path: Path) -> None:
     with running(programs.c_program("sparse", *arguments), tmp_path, {"LD_PRELOAD": LIBRARIES["tcmalloc"]()}) as target:
         target.go_on("purge")
         answer = ask("", str(target.pid))
-        (sizes,) = ask("sizes", str(target.pid), "--top=0")["others"]
+        (sizes,) = others(ask("sizes", str(target.pid), "--top=0"))
         before = kernel.rollup(target.pid)[0]
         target.go_on("move")
         freed = before - kernel.rollup(target.pid)[0]
@@ -236,7 +237,7 @@ def test_redis_defragmented(rng: random.Random, tmp_path: Path) -> None:
         redis.wait_for_defragmentation()
         redis.ask("MEMORY", "PURGE")
         freed = before - kernel.rollup(pid)[0]
-        (sizes,) = [row for row in ask("sizes", str(pid), "--top=0")["others"] if row["allocator"] == "jemalloc"]
+        (sizes,) = [row for row in others(ask("sizes", str(pid), "--top=0")) if row["allocator"] == "jemalloc"]
     assert purged < found["bytes"] // 10
     # It moves blocks of slabs that are emptier than most alone: what it leaves is promised still.
     assert found["bytes"] // 2 <= freed <= 1.02 * found["bytes"], (found, freed)

@@ -72,29 +72,30 @@ def named(found: Answered) -> Rows:
 
 
 def _same_types(rows: Rows, pid: str) -> None:
-    types = {row["type"]: row for row in ask("pyobjects", pid)["types"]}
+    types = {row["type"]: row for row in ask("pyobjects", pid)["rows"]}
     assert all((row["count"], row["bytes"], row["buffers"]) == (
-        types[row["type"]]["count"], types[row["type"]]["bytes"], types[row["type"]]["buffers"]) for row in rows
+        types[row["type"]]["count"], types[row["type"]]["own"], types[row["type"]]["buffers"]) for row in rows
     )  # fmt: skip
-    together = sorted((row["bytes"] + row["buffers"] for row in types.values()), reverse=True)
+    together = sorted((row["bytes"] for row in types.values()), reverse=True)
     assert [row["together"] for row in rows] == together[: len(rows)]
 
 
 def _same_counts(rows: Rows, pid: str) -> None:
-    types = {row["type"]: row for row in ask("pyobjects", pid)["types"]}
+    types = {row["type"]: row for row in ask("pyobjects", pid)["rows"]}
     for row in rows:
         assert row["small"] + row["middling"] + row["large"] == types[row["type"]]["count"]
-        assert row["bytes"] == types[row["type"]]["bytes"]
+        assert row["bytes"] == types[row["type"]]["own"]
 
 
 def _same_sums(rows: Rows, pid: str) -> None:
-    used = ask("pyobjects", pid)["used"]
+    used = ask("pyobjects", pid)["all_used"]
     assert (sum(row["blocks"] for row in rows), sum(row["bytes"] for row in rows)) == (used["count"], used["bytes"])
 
 
 def _same_holes(rows: Rows, pid: str) -> None:
     holes = ask("holes", pid, "--min=1")
-    assert rows[-1] == {"sizes": None, "holes": holes["count"], **{key: holes[key] for key in ("bytes", "resident")}}
+    sums = {key: holes["total"][key] for key in ("bytes", "resident")}
+    assert rows[-1] == {"sizes": None, "holes": holes["count"], **sums}
 
 
 def _same_ledger(rows: Rows, pid: str) -> None:
@@ -105,7 +106,7 @@ def _same_ledger(rows: Rows, pid: str) -> None:
 
 
 def _same_arenas(rows: Rows, pid: str) -> None:
-    arenas = {row["index"]: (row["system"], row["in_use"]) for row in ask("arenas", pid)["arenas"]}
+    arenas = {row["index"]: (row["system"], row["in_use"]) for row in ask("arenas", pid)["rows"]}
     assert {row["index"]: (row["system"], row["in_use"]) for row in rows} == arenas
 
 
@@ -125,7 +126,7 @@ def _same_look(rows: Rows, pid: str) -> None:
     document = ask("", pid)
     (row,) = rows
     target = document["target"]
-    assert (row["pid"], row["trim"]) == (int(pid), document["trim"])
+    assert (row["pid"], row["trim"]) == (int(pid), document["reclaimable"])
     assert (row["host"], row["exe"], row["python"]) == (target["host"], target["exe"], target["python"])
 
 

@@ -79,17 +79,17 @@ def test_books(recorder: Running) -> None:
     assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(recorder.pid)
     assert roots(answer["ledger"], "virtual") == virtual_size(recorder)
     assert (line_of(answer, "unexplained")["resident"] or 0) * 100 < answer["rss"]["bytes"]
-    assert line_of(answer, "glibc.top")["virtual"] == sum(row["top"] for row in arenas["arenas"])
+    assert line_of(answer, "glibc.top")["virtual"] == sum(row["top"] for row in arenas["rows"])
     check = ask("check", str(recorder.pid))
     assert check["ok"] and check["warnings"] == [] and check["chunks"] > 0
-    (main,) = [row["address"] for row in arenas["arenas"] if row["index"] == 0]
-    owner = ask("at", str(recorder.pid), hex(main))["mapping"]["owner"]
+    (main,) = [row["address"] for row in arenas["rows"] if row["index"] == 0]
+    owner = ask("at", str(recorder.pid), hex(main))["mapping"]["whose"]
     assert owner == str(Path(f"/proc/{recorder.pid}/exe").readlink())
 
 
 def test_holes(recorder: Running, tmp_path: Path) -> None:
     """No hole covers a byte of a live pointer's block."""
-    holes = ask("holes", str(recorder.pid), "--min=1")["holes"]
+    holes = ask("holes", str(recorder.pid), "--min=1")["rows"]
     assert holes
     ranges = [(hole["address"] - 16, hole["address"] - 16 + hole["size"]) for hole in holes]
     live = Table(tmp_path / "table").live

@@ -136,19 +136,17 @@ def test_a_row_for_each_kind(tmp_path: Path, rng: random.Random) -> None:
         named = Counter(classes.values())
         for name, count in named.items():
             listed = ask("chunks", str(target.pid), f"--type={name}", "--top=all")
-            assert {row["address"] for row in listed["chunks"]} == {at for at, what in classes.items() if what == name}
-            assert {row["what"] for row in listed["chunks"]} == {f"C++ object of class {name}"}
+            assert {row["address"] for row in listed["rows"]} == {at for at, what in classes.items() if what == name}
+            assert {row["what"] for row in listed["rows"]} == {f"C++ object of class {name}"}
             assert count == listed["count"]
         every = ask("chunks", str(target.pid), "--state=used,mmapped", "--top=1")
         text = gdbheap("chunks", str(target.pid), "--by=type").stdout
-    rows = {row["type"]: row for row in answer["types"]}
+    rows = {row["type"]: row for row in answer["rows"]}
     assert {name: rows[f"C++ object of class {name}"]["count"] for name in named} == named
-    for key in ("count", "bytes"):
-        assert (
-            sum(row[key] for row in rows.values()) + answer["unclassified"][key] == answer["total"][key] == every[key]
-        )
-    assert answer["kinds"] == len(rows) and few["kinds"] == len(rows) and len(few["types"]) == 2
-    assert [row["count"] for row in few["types"]] == sorted((row["count"] for row in rows.values()), reverse=True)[:2]
+    for key, whole in (("count", every["count"]), ("bytes", every["total"]["bytes"])):
+        assert sum(row[key] for row in rows.values()) + answer["unclassified"][key] == answer["total"][key] == whole
+    assert answer["count"] == len(rows) and few["count"] == len(rows) and len(few["rows"]) == 2
+    assert [row["count"] for row in few["rows"]] == sorted((row["count"] for row in rows.values()), reverse=True)[:2]
     assert "std::list node" in text and "total" in text
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from support import kernel, programs
 from support.library import heap_of
+from support.other_sizes import others
 from support.programs import KERNEL_CORE, Running, ask, gdbheap, running
 from support.suites import libraries
 from support.tables import held, program
@@ -112,8 +113,8 @@ def check_ledger(target: Running, said: dict[str, int]) -> None:
 def check_arenas(target: Running, said: dict[str, int]) -> None:
     """A row for each size of blocks stands where the C library's arenas hold nothing."""
     answer = ask("arenas", str(target.pid))
-    assert answer["serving"] == ["tcmalloc"] and answer["total"] == {"system": 0, "in_use": 0}
-    assert sum(row["used"] * row["size"] for row in answer["classes"]) == said["current_allocated_bytes"]
+    assert answer["serving"] == ["tcmalloc"] and answer["total"]["in_use"] > 0
+    assert sum(row["used_count"] * row["size"] for row in answer["classes"]) == said["current_allocated_bytes"]
     shown = gdbheap("arenas", str(target.pid)).stdout
     assert "groups" in shown.splitlines()[0] and "malloc_stats" not in shown
 
@@ -167,19 +168,19 @@ def test_answers_agree(emptied: Running, rng: random.Random, tmp_path: Path) -> 
         assert (block["allocator"], block["state"]) == ("tcmalloc", "used")
         assert (block["address"], block["size"]) == (pointer, usable)
     listed = ask("chunks", pid, "--state=used", "--sort=address", "--top=0")
-    own = {row["address"] for row in listed["chunks"] if row["allocator"] == "tcmalloc"}
+    own = {row["address"] for row in listed["rows"] if row["allocator"] == "tcmalloc"}
     assert blocks <= own and len(own) <= len(blocks) + BESIDE
-    (sizes,) = ask("sizes", pid, "--top=0")["others"]
-    assert sizes["total"]["used"] == len(own) and sizes["allocator"] == "tcmalloc"
+    (sizes,) = others(ask("sizes", pid, "--top=0"))
+    assert sizes["total"]["used_count"] == len(own) and sizes["allocator"] == "tcmalloc"
     check, drawn = ask("check", pid), ask("map", pid)
-    assert check["ok"] and check["spans"] > 0 and "tcmalloc" in {group["kind"] for group in drawn["groups"]}
-    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["holes"] if row["allocator"] == "tcmalloc"]
+    assert check["ok"] and check["spans"] > 0 and "tcmalloc" in {group["kind"] for group in drawn["rows"]}
+    holes = [row for row in ask("holes", pid, "--min=1", "--top=0")["rows"] if row["allocator"] == "tcmalloc"]
     starts = sorted(own)
     inside = [bisect.bisect_left(starts, row["address"] + row["size"]) for row in holes]
     assert holes and all(not at or starts[at - 1] < row["address"] for at, row in zip(inside, holes)), (
         "a block in use begins in a hole"
     )
-    pins = ask("pins", pid, "--top=0")["pins"]
+    pins = ask("pins", pid, "--top=0")["rows"]
     members = {row["address"] for pin in pins if pin["allocator"] == "tcmalloc" for row in pin["members"]}
     assert members and members <= own
     # The table is shared memory, from where nobody looks: only what a stack or tcmalloc still has is reached.
@@ -224,11 +225,11 @@ def test_python_above(rng: random.Random, tmp_path: Path) -> None:
     command = [programs.interpreter_of("stripped"), "-c", source]
     with running(command, tmp_path, environment) as target:
         answer = ask("pyobjects", str(target.pid), "--top=0")
-        (row,) = [row for row in answer["types"] if row["type"].endswith("Marked")]
+        (row,) = [row for row in answer["rows"] if row["type"].endswith("Marked")]
         assert row["count"] == int(counts.read_text())
         for pattern in ("__main__.Marked", "*Marked*"):
             found = ask("chunks", str(target.pid), f"--type={pattern}", "--top=1")
-            assert (found["count"], found["chunks"][0]["allocator"]) == (row["count"], "tcmalloc")
+            assert (found["count"], found["rows"][0]["allocator"]) == (row["count"], "tcmalloc")
         owners = ask("retained", str(target.pid), "--top=3")
         assert owners["damage"] == []
         line = line_of(ask("", str(target.pid)), "tcmalloc.used")

@@ -51,17 +51,17 @@ def target(release: str, size: int, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def threads(target: Running) -> dict[int, dict[str, Any]]:
     """Return the answer with all that can be asked for."""
-    return {row["tid"]: row for row in ask("threads", str(target.pid), "--values", "--c-frames")["threads"]}
+    return {row["tid"]: row for row in ask("threads", str(target.pid), "--values", "--c-frames")["rows"]}
 
 
 def functions(thread: dict[str, Any], of_c: bool) -> list[str]:
     """Return the functions of a thread, the innermost first."""
-    return [frame["function"] for frame in thread["frames"] if (frame["file"] == "") is of_c]
+    return [frame["function"] for frame in thread["running"] if (frame["file"] == "") is of_c]
 
 
 def test_python_between_c(release: str, target: Running, threads: dict[int, dict[str, Any]]) -> None:
     """What was called from C stands below what called it."""
-    frames = [frame["function"] for frame in threads[target.pid]["frames"]]
+    frames = [frame["function"] for frame in threads[target.pid]["running"]]
     for above, between, below in (("last", "map_next", "inner"), ("compare", "list_sort_impl", "<module>")):
         if between in frames:
             assert frames.index(above) < frames.index(between) < frames.index(below)
@@ -101,13 +101,13 @@ def test_values_and_what_is_kept(target: Running, threads: dict[int, dict[str, A
     assert len(workers) == COUNT
     words = set()
     for row in workers:
-        (frame,) = [frame for frame in row["frames"] if frame["file"].endswith("called_back.py")]
+        (frame,) = [frame for frame in row["running"] if frame["file"].endswith("called_back.py")]
         texts = {variable["name"]: variable["text"] for variable in frame["locals"]}
         words.add(texts["word"])
-        assert size <= row["kept"] < size + 50_000, (row["kept"], size)
+        assert size <= row["retained"] < size + 50_000, (row["retained"], size)
     assert words == {f"'worker {number}'" for number in range(COUNT)}
-    plain = ask("threads", str(target.pid))["threads"]
-    assert all(variable["text"] is None for row in plain for frame in row["frames"] for variable in frame["locals"])
+    plain = ask("threads", str(target.pid))["rows"]
+    assert all(variable["text"] is None for row in plain for frame in row["running"] for variable in frame["locals"])
 
 
 def test_same_stacks_are_one(target: Running) -> None:
@@ -122,8 +122,8 @@ def test_values_of_one_of_many(target: Running) -> None:
     lines = gdbheap("threads", str(target.pid), "--values").stdout.splitlines()
     (said,) = [line for line in lines if line.startswith("The variables are those of thread ")]
     tid = int(said.split()[6])
-    (row,) = [row for row in ask("threads", str(target.pid), "--values")["threads"] if row["tid"] == tid]
-    texts = [one["text"] for frame in row["frames"] for one in frame["locals"] if one["name"] == "word"]
+    (row,) = [row for row in ask("threads", str(target.pid), "--values")["rows"] if row["tid"] == tid]
+    texts = [one["text"] for frame in row["running"] for one in frame["locals"] if one["name"] == "word"]
     words = [line for line in lines if " word " in line]
     assert len(words) == len(texts) == 1 and texts[0] in words[0]
 
@@ -133,9 +133,9 @@ def test_what_variables_retain(of: str, rng: random.Random, tmp_path: Path) -> N
     """A dict of sessions retains what is in them; what something else holds as well is not retained."""
     count, size = rng.randrange(100, 300), rng.randrange(5000, 9000)
     with running(release_program(of, "retaining", count, size), tmp_path) as target:
-        (thread,) = ask("threads", str(target.pid))["threads"]
+        (thread,) = ask("threads", str(target.pid))["rows"]
         text = gdbheap("threads", str(target.pid)).stdout
-    serve = next(frame for frame in thread["frames"] if frame["function"] == "serve")
+    serve = next(frame for frame in thread["running"] if frame["function"] == "serve")
     variables = {one["name"]: one for one in serve["locals"]}
     # A dict of one key, and what is before the bytes, take less than 600 bytes.
     assert count * size < variables["sessions"]["retained"] < count * (size + 600) + (64 << 10)
@@ -152,7 +152,7 @@ def test_what_a_loop_goes_through(release: str, rng: random.Random, tmp_path: Pa
     code = f"import os\nfor row in [bytearray(9000) for _ in range({count})]:\n    os.read(0, 1)"
     with running([interpreter_of_release(release).executable, "-c", code], tmp_path) as target:
         rows = ask("unreachable", str(target.pid))["rows"]
-        (thread,) = ask("threads", str(target.pid))["threads"]
-    held = [one["type"] for one in thread["frames"][-1]["locals"] if one["name"] is None]
+        (thread,) = ask("threads", str(target.pid))["rows"]
+    held = [one["type"] for one in thread["running"][-1]["locals"] if one["name"] is None]
     lost = [row["type"] for row in rows if row["group"] == "lost_references"]
     assert "list_iterator" not in lost and held == ["list_iterator"]

@@ -48,7 +48,7 @@ def standing(swap: int, system: int | None, pools: int | None) -> Standing:
 
 
 def shown(*rows: Standing, **style: Any) -> str:
-    total = StandingSum(len(rows), 9 * MIB, 0, sum(row.swap or 0 for row in rows))
+    total = StandingSum(len(rows), 9 * MIB, 0, sum(row.swapped or 0 for row in rows))
     return render(Table(0.0, list(rows), total), 0, Style(**style))
 
 
@@ -82,8 +82,8 @@ def test_one_name(tmp_path: Path) -> None:
     with running([sys.executable, str(script), "--secret"], tmp_path) as target:
         pid = str(target.pid)
         page = ask("", pid, "--quick")["verdict"]
-        (top,) = ask("top", pid)["programs"]
-        (member,) = ask("processes", pid, "--quick")["processes"]
+        (top,) = ask("top", pid)["rows"]
+        (member,) = ask("processes", pid, "--quick")["rows"]
         rows = [line for line in gdbheap("ps", "--filter=serve-me").stdout.splitlines() if "serve-me" in line]
     assert page.startswith(f"serve-me.py (pid {pid})")
     assert (top["program"], top["pid"]) == (member["program"], member["pid"]) == ("serve-me.py", target.pid)

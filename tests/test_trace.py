@@ -94,12 +94,12 @@ def test_command(order: str, rng: random.Random, tmp_path: Path) -> None:
     answer = json.loads(done.stdout)
     rows = list(table.rows())
     for pid in {row.pid for row in rows}:
-        (process,) = [process for process in answer["processes"] if process["pid"] == pid]
+        (process,) = [process for process in answer["rows"] if process["pid"] == pid]
         mine = [row for row in rows if row.pid == pid]
         count = sum(len(row.calls) for row in mine)
         assert count <= process["calls"] <= count + 300 and process["lost"] == 0
         assert process["exe"] == str(build("call_table"))
-    assert answer["calls"] == sum(process["calls"] for process in answer["processes"])
+    assert answer["calls"] == sum(process["calls"] for process in answer["rows"])
     assert not (tmp_path / "calls.log.parts").exists()
     failing = gdbheap("trace", "-o", str(tmp_path / "sh.log"), "--", "sh", "-c", "echo out; exit 7")
     assert (failing.returncode, failing.stdout) == (7, "out\n")
@@ -157,7 +157,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
         assert log.read_bytes() == older and "No space left on device" in "".join(answer.failures)
     (row,) = table.rows()
     answer = finish(str(log))
-    assert len(row.calls) <= answer.calls <= len(row.calls) + 200 and answer.path == str(log)
+    assert len(row.calls) <= answer.calls <= len(row.calls) + 200 and answer.file == str(log)
     assert log.stat().st_size == answer.size and not parts.exists()
     # As after a kill between the last two steps.
     parts.mkdir(0o700)
@@ -178,10 +178,10 @@ def test_calls_that_are_missing(rng: random.Random, tmp_path: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(RecorderFile, "lost", lambda _: 5)
         answer = traced_command.trace(str(log), table.words(rng))
-    assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.path).parent == parts
+    assert (log.read_bytes(), answer.lost, answer.ok) == (older, 5, False) and Path(answer.file).parent == parts
     assert "5 calls could not be written down" in "".join(answer.failures)
     again = finish(str(log))
-    assert (again.path, again.calls, again.lost) == (str(log), answer.calls, 5) and not parts.exists()
+    assert (again.file, again.calls, again.lost) == (str(log), answer.calls, 5) and not parts.exists()
 
 
 def _no_room(*_: object) -> None:
@@ -284,7 +284,7 @@ def test_files_that_no_recorder_made(has_older: bool, rng: random.Random, tmp_pa
     done = gdbheap("trace", "-o", str(log), "--", "sh", "-c", planted, "sh", *table.words(rng))
     assert done.returncode == 0 and "no recorder made" in done.stderr and names[0] in done.stderr, done.stderr
     (row,) = table.rows()
-    assert len(row.calls) <= max(process.calls for process in traced_command._traced(str(log), 0, None, []).processes)
+    assert len(row.calls) <= max(process.calls for process in traced_command._traced(str(log), 0, None, []).rows)
     assert set(os.listdir(f"{log}.parts")) == set(names)
 
 

@@ -144,8 +144,8 @@ def test_a_replay_leaves_python_s_calls_out(rng: random.Random, tmp_path: Path) 
     log = tmp_path / "calls.log"
     program = f"import json; [json.dumps(list(range(i))) for i in range({rng.randrange(300, 900)})]"
     done = gdbheap("trace", "-o", str(log), "--pymalloc", "--json", "--", interpreter, "-c", program)
-    (process,) = json.loads(done.stdout)["processes"]
-    python = process["python"]
+    (process,) = json.loads(done.stdout)["rows"]
+    python = process["of_python"]
     assert python["unknown"] == 0 and python["calls"] > 10 * process["calls"]
     assert 0 < python["live_bytes"] <= python["peak_bytes"] and python["live_blocks"] > 0
     replayed = json.loads(gdbheap("replay", str(log), "--json").stdout)
@@ -179,6 +179,6 @@ def test_a_forked_child_and_threads(rng: random.Random, tmp_path: Path) -> None:
         "[thread.join() for thread in threads]\nos.waitpid(pid, 0)"
     )
     done = gdbheap("trace", "-o", str(tmp_path / "calls.log"), "--pymalloc", "--json", "--", interpreter, "-c", program)
-    parent, child = json.loads(done.stdout)["processes"]
-    assert parent["python"]["unknown"] == 0 and parent["python"]["calls"] > 160_000
-    assert child["python"]["unknown"] > 900
+    parent, child = json.loads(done.stdout)["rows"]
+    assert parent["of_python"]["unknown"] == 0 and parent["of_python"]["calls"] > 160_000
+    assert child["of_python"]["unknown"] > 900

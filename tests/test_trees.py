@@ -75,7 +75,7 @@ def test_ledger(options: list[str], target: Running, tmp_path: Path) -> None:
         title = name.replace(";", ":")
         assert sum(size for way, size in lines.items() if way.split(";")[1] == title) == resident, name
     if answer["target"]["python"]:
-        listed = {row["type"]: row["bytes"] for row in ask("pyobjects", str(target.pid), "--top=all")["types"]}
+        listed = {row["type"]: row["own"] for row in ask("pyobjects", str(target.pid), "--top=all")["rows"]}
         for name in ("dict", "str", "tuple"):
             found = sum(size for way, size in lines.items() if way.endswith(f";{name}"))
             # What is swapped out, or in no page yet, is not resident.
@@ -87,10 +87,10 @@ def test_ledger(options: list[str], target: Running, tmp_path: Path) -> None:
 def test_owners(top: str, target: Running, tmp_path: Path) -> None:
     """All that is held is there, also where the list is cut."""
     answer, lines = drawn("owners", target, tmp_path, f"--top={top}")
-    assert lines.total() == answer["bytes"]
-    counted = sum(row["used"] for row in ask("sizes", str(target.pid))["sizes"])
+    assert lines.total() == answer["total"]["bytes"]
+    counted = sum(row["used_count"] for row in ask("sizes", str(target.pid))["rows"])
     said = re.search(r"<title>Who holds what is in use: [^<]*, ([\d,]+) blocks</title>", (tmp_path / "svg").read_text())
-    assert said and int(said[1].replace(",", "")) == answer["count"] >= counted
+    assert said and int(said[1].replace(",", "")) == answer["total"]["blocks"] >= counted
     check_others(tmp_path, lines)
 
 
@@ -99,10 +99,10 @@ def test_retained(target: Running, tmp_path: Path) -> None:
     answer, lines = drawn("retained", target, tmp_path)
     arenas = ask("arenas", str(target.pid))
     if answer["target"]["python"]:
-        assert lines.total() == ask("pyobjects", str(target.pid))["used"]["bytes"] and answer["rows"]
+        assert lines.total() == ask("pyobjects", str(target.pid))["all_used"]["bytes"] and answer["rows"]
     else:
-        in_arenas = sum(row["size"] * row["used"] for row in ask("sizes", str(target.pid))["sizes"])
-        assert lines.total() - in_arenas in range(arenas["mmapped"]["bytes"] + 1)
+        in_arenas = sum(row["used"] for row in ask("sizes", str(target.pid))["rows"])
+        assert lines.total() - in_arenas in range(arenas["mmapped_chunks"]["bytes"] + 1)
     widths = {way: sum(size for other, size in lines.items() if other.startswith(way)) for way in _prefixes(lines)}
     assert all(row["retained"] <= max(widths.values()) for row in answer["rows"])
     check_others(tmp_path, lines)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import kernel, programs
+from support.other_sizes import others
 from support.programs import ask, gdbheap, running
 from test_oracle_ledger import check_families, roots
 
@@ -37,11 +38,11 @@ def test_told_apart(library: str, rng: random.Random, tmp_path: Path) -> None:
     command = programs.c_program("two_roots", *copies, rng.getrandbits(30), table)
     with running(command, tmp_path, ROOM) as target:
         pid, rows = str(target.pid), [line.split() for line in table.read_text().splitlines()]
-        answer, sizes = ask("", pid, "--detail"), ask("sizes", pid, "--top=0")["others"]
+        answer, sizes = ask("", pid, "--detail"), others(ask("sizes", pid, "--top=0"))
         arenas, shown = ask("arenas", pid), gdbheap("sizes", pid).stdout
         assert (roots(answer["ledger"], "resident"), roots(answer["ledger"], "swapped")) == kernel.rollup(target.pid)
         check_families(answer["ledger"])
-        check_arenas(pid, rows, arenas["others"], NAMES[library])
+        check_arenas(pid, rows, [row for row in arenas["rows"] if row["choice"] and row["module"]], NAMES[library])
     lines = {line["id"]: line for line in answer["ledger"]}
     order = [lines[f"{NAMES[library]}.used.{index}"]["name"].removeprefix("of ") for index in range(2)]
     assert sorted(order) == [copy.name for copy in copies] == sorted(row["module"] for row in sizes)
@@ -49,12 +50,12 @@ def test_told_apart(library: str, rng: random.Random, tmp_path: Path) -> None:
         index, own = order.index(copy.name), [row for row in rows if row[0] == str(number)]
         usable = Counter(int(size) for _number, name, *rest in own if name == "held" for size in rest[1:])
         (found,) = [row for row in sizes if row["module"] == copy.name]
-        used = Counter({row["size"]: row["used"] for row in found["sizes"]})
+        used = Counter({row["size"]: row["used_count"] for row in found["sizes"]})
         if NAMES[library] != "libmimalloc":
             # There an aligned one may lie inside its block; none is aligned here, but padding is not what is usable.
             assert not usable - used and (used - usable).total() <= BESIDE, used - usable
-        assert usable.total() <= found["total"]["used"] <= usable.total() + BESIDE
-        assert lines[f"{NAMES[library]}.used.{index}"]["virtual"] == found["total"]["used_bytes"]
+        assert usable.total() <= found["total"]["used_count"] <= usable.total() + BESIDE
+        assert lines[f"{NAMES[library]}.used.{index}"]["virtual"] == found["total"]["used"]
         assert copy.name in shown
         said = {name: int(value) for _number, name, value in (row for row in own if len(row) == 3)}
         if said:
@@ -78,6 +79,6 @@ def check_arenas(pid: str, rows: list[list[str]], arenas: list[dict[str, object]
         held = {int(rest[0]) for own, name, *rest in rows if own == str(number) and name == "held"}
         listed: set[int] = set()
         for row in (row for row in arenas if row["module"] == module):
-            chunks = ask("chunks", pid, f"--arena={row['choice']}", "--state=used", "--top=0")["chunks"]
+            chunks = ask("chunks", pid, f"--arena={row['choice']}", "--state=used", "--top=0")["rows"]
             listed.update(chunk["address"] for chunk in chunks)
         assert held <= listed and len(listed) <= len(held) + BESIDE

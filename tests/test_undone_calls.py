@@ -174,7 +174,7 @@ def _with_large_chunk(rng: random.Random, folder: Path) -> Iterator[tuple[Runnin
     """Yield a program and a chunk in a bin of large ones of its main arena: not every seed leaves one."""
     for _ in range(20):
         with running(c_program("trim", rng.getrandbits(30), 1, 3000, 300, 20_000, 0), folder) as target:
-            chunks = ask("chunks", str(target.pid), "--state=free", "--arena=0", "--top=all")["chunks"]
+            chunks = ask("chunks", str(target.pid), "--state=free", "--arena=0", "--top=all")["rows"]
             found = [int(chunk["address"]) for chunk in chunks if chunk["list"] and "large" in chunk["list"]]
             if found:
                 yield target, found[0]
@@ -192,7 +192,7 @@ def _write(pid: int, address: int, word: int) -> None:
 def test_statistics_that_never_end(limit: str, rng: random.Random, tmp_path: Path) -> None:
     """A bin that leads back into itself: malloc_stats() is undone, and no mutex stays locked, whatever limit it was."""
     with _with_large_chunk(rng, tmp_path) as (target, chunk):
-        main_arena = ask("arenas", str(target.pid))["arenas"][0]["address"]
+        main_arena = ask("arenas", str(target.pid))["rows"][0]["address"]
         # bk, which malloc_stats() follows.
         _write(target.pid, chunk + 8, chunk - 16)
         began = time.monotonic()

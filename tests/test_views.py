@@ -33,7 +33,7 @@ def test_slices_that_keep_arrays(rng: random.Random, tmp_path: Path) -> None:
     command = [python_with("numpy"), str(SOURCES / "views.py"), str(rng.getrandbits(30)), str(tmp_path / "truth")]
     with running(command, tmp_path) as target:
         truth = json.loads((tmp_path / "truth").read_text())
-        rows = {row["address"]: row for row in ask("owners", str(target.pid), "--by=array", "--top=all")["arrays"]}
+        rows = {row["address"]: row for row in ask("owners", str(target.pid), "--by=array", "--top=all")["rows"]}
         (found,) = [row for row in ask("", str(target.pid))["findings"] if row["id"] == "small-views"]
         together = [
             row
@@ -80,7 +80,7 @@ def test_views_of_one_buffer_are_one_holder(rng: random.Random, tmp_path: Path) 
         page = ask("", str(target.pid))
         first = ask("owners", str(target.pid))["rows"][0]
     row = page["holders"][0]
-    assert (row["path"], row["alone"]) == ("pages.parts", True) and size <= row["bytes"] <= size + 400 * count
+    assert (row["path"], row["is_most"]) == ("pages.parts", True) and size <= row["bytes"] <= size + 400 * count
     assert (first["path"], first["bytes"]) == ("sys.modules['__main__'].pages.parts", row["bytes"])
 
 

@@ -150,9 +150,13 @@ def test_rss(tmp_path: Path, rng: random.Random) -> None:
             go(process)
             acted = watch.event("acted")
             last = watch.event("end")
-            assert watch.process.wait(PATIENCE) == 0 and (last["acted"], last["failed"], last["why"]) == (1, 0, "count")
-        assert acted["cause"]["kind"] == "rss" and acted["cause"]["size"] > bound == acted["cause"]["bound"]
-        assert acted["errors"] == [] and acted["held"] > 0 and not acted["partial"] and acted["group"] is None
+            assert watch.process.wait(PATIENCE) == 0 and (last["acted"], last["failed"], last["why_ended"]) == (
+                1,
+                0,
+                "count",
+            )
+        assert acted["cause"]["kind"] == "rss" and acted["cause"]["bytes"] > bound == acted["cause"]["bound"]
+        assert acted["errors"] == [] and acted["held"] > 0 and not acted["partial"] and acted["cgroup"] is None
         grown(process)
         found = read(acted["files"]["snapshot"]).snapshot
         assert bound < found.ledger.rss.bytes <= rss(process.pid) and found.target["pid"] == process.pid
@@ -162,7 +166,7 @@ def test_rss(tmp_path: Path, rng: random.Random) -> None:
             with open(acted["files"]["core"], "rb") as stream:
                 assert ELFFile(stream)["e_type"] == "ET_CORE"
             types = gdbheap("pyobjects", acted["files"]["core"], "--json")
-            rows = {row["type"]: row["count"] for row in json.loads(types.stdout)["types"]}
+            rows = {row["type"]: row["count"] for row in json.loads(types.stdout)["rows"]}
             assert rows["__main__.Ballast"] * 262144 > acted["cause"]["bound"] // 2
         assert sorted(map(str, tmp_path.iterdir())) == sorted(acted["files"].values())
 
@@ -175,7 +179,7 @@ def test_growth(tmp_path: Path) -> None:
             before = rss(process.pid)
             go(process)
             cause = watch.event("acted")["cause"]
-            assert cause["kind"] == "grows" and cause["size"] - before > 39 * MIB and cause["bound"] == 40 * MIB
+            assert cause["kind"] == "grows" and cause["bytes"] - before > 39 * MIB and cause["bound"] == 40 * MIB
         grown(process)
 
 
@@ -209,8 +213,8 @@ def test_group_as_a_whole(tmp_path: Path, rng: random.Random) -> None:
             assert {watch.event("began")["pid"] for _ in range(2)} == {large.pid, small.pid}
             go(large)
             acted = watch.event("acted")
-            assert acted["pid"] == large.pid and acted["cause"]["group"] == group.name and acted["errors"] == []
-            assert acted["cause"]["size"] > 50 * MIB and acted["cause"]["limit"] == group.limit
+            assert acted["pid"] == large.pid and acted["cause"]["cgroup"] == group.name and acted["errors"] == []
+            assert acted["cause"]["bytes"] > 50 * MIB and acted["cause"]["limit"] == group.limit
         for process in (large, small):
             process.kill()
 
@@ -227,14 +231,14 @@ def test_what_was_killed_is_told(tmp_path: Path, rng: random.Random) -> None:
         group.take_in(process.pid)
         line = [str(process.pid), "--at-oom", "--no-snapshot", "--run=true", f"--output={tmp_path}", "--count=all"]
         with watching(*line) as watch:
-            limits = {limit["group"]: limit["bytes"] for limit in watch.event("began")["limits"]}
+            limits = {limit["cgroup"]: limit["limit"] for limit in watch.event("began")["limits"]}
             assert limits[group.name] == group.limit
             go(process)
             assert watch.event("acted")["run"] == 0
-            assert watch.event("killed")["group"] == group.name
+            assert watch.event("killed")["cgroup"] == group.name
             assert watch.event("ended")["pid"] == process.pid
             last = watch.event("end")
-            assert (last["why"], last["failed"], watch.process.wait(PATIENCE)) == ("ended", 0, 0)
+            assert (last["why_ended"], last["failed"], watch.process.wait(PATIENCE)) == ("ended", 0, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -244,7 +248,7 @@ def test_asked_to_end(tmp_path: Path, number: int) -> None:
         with watching(str(process.pid), "--rss=1T", "--at-oom", f"--output={tmp_path}") as watch:
             watch.event("began")
             last = watch.end(number)
-            assert (last["why"], last["acted"], last["failed"]) == ("asked", 0, 0)
+            assert (last["why_ended"], last["acted"], last["failed"]) == ("asked", 0, 0)
         go(process)
         grown(process)
 
@@ -255,7 +259,7 @@ def test_its_end(tmp_path: Path) -> None:
         with watching(str(process.pid), "--rss=1T", f"--output={tmp_path}") as watch:
             watch.event("began")
             process.kill()
-            assert watch.event("ended")["pid"] == process.pid and watch.event("end")["why"] == "ended"
+            assert watch.event("ended")["pid"] == process.pid and watch.event("end")["why_ended"] == "ended"
             assert watch.process.wait(PATIENCE) == 0
 
 
@@ -264,7 +268,7 @@ def test_for_a_time(tmp_path: Path) -> None:
     with swelling(1 << 30, 1) as process:
         with watching(str(process.pid), "--rss=1T", "--duration=0.3", f"--output={tmp_path}") as watch:
             last = watch.event("end")
-            assert (last["why"], last["acted"], watch.process.wait(PATIENCE)) == ("duration", 0, 0)
+            assert (last["why_ended"], last["acted"], watch.process.wait(PATIENCE)) == ("duration", 0, 0)
         go(process)
         grown(process)
 

@@ -55,7 +55,7 @@ def test_memory_error(release: str, rng: random.Random, tmp_path: Path) -> None:
     assert acted["cause"]["kind"] == "memory-error" and not acted["errors"], acted
     with zipfile.ZipFile(acted["files"]["snapshot"]) as archive:
         snapshot = json.loads(archive.read("snapshot.json"))
-    (pieces,) = [row for row in snapshot["objects"]["types"] if row["type"] == "bytearray"]
+    (pieces,) = [row for row in snapshot["objects"]["rows"] if row["type"] == "bytearray"]
     # The last one is that which asked for more.
     assert pieces["count"] == counts[0] + 1
     assert pieces["buffers"] >= counts[0] * piece

@@ -99,12 +99,12 @@ def test_figures(quiet: int) -> None:
         rollup = dict(line.split(":", 1) for line in Path(f"/proc/{quiet}/smaps_rollup").read_text().splitlines()[1:])
         # What other processes have mapped of the same files changes meanwhile.
         assert alone["gdbheap_proportional_bytes"] == pytest.approx(1024 * int(rollup["Pss"].split()[0]), abs=8 * MIB)
-        assert alone["gdbheap_swapped_bytes"] == heap["rss"]["swap"]
-        assert alone["gdbheap_trimmable_bytes"] == heap["trim"] == summary["returnable"] > 10 * MIB
+        assert alone["gdbheap_swapped_bytes"] == heap["rss"]["swapped"]
+        assert alone["gdbheap_trimmable_bytes"] == heap["reclaimable"] == summary["returnable"] > 10 * MIB
         for name in ("used", "used_resident", "free", "free_resident"):
             assert alone[f"gdbheap_{name.replace('used', 'in_use')}_bytes"] == summary[name]
         assert alone["gdbheap_pinned_bytes"] == sum(row["would_free"] for row in pins["sums"]) > 0
-        assert found["gdbheap_kept_bytes"] == {(row["id"],): row["bytes"] for row in summary["kept"]}
+        assert found["gdbheap_kept_bytes"] == {(row["id"],): row["bytes"] for row in summary["stays"]}
         lines = {(line["id"],): line["resident"] for line in heap["ledger"]}
         assert found["gdbheap_ledger_resident_bytes"] == lines
         findings: dict[tuple[str, ...], int] = {}
@@ -178,7 +178,7 @@ def test_it_acts_and_goes_on(tmp_path: Path) -> None:
             assert after["gdbheap_stopped_seconds_total"][()] > after["gdbheap_look_stop_seconds"][()]
             process.kill()
             watch.event("ended")
-            assert watch.event("end")["why"] == "ended" and watch.process.wait(PATIENCE) == 0
+            assert watch.event("end")["why_ended"] == "ended" and watch.process.wait(PATIENCE) == 0
             with pytest.raises(urllib.error.URLError):
                 text_at(url)
 

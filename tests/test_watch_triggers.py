@@ -39,7 +39,7 @@ def test_above_size(rng: random.Random) -> None:
         trigger = AboveSize(bound)
         cause = trigger.judge(Reading(0, size))
         assert (cause is not None) == (size > bound)
-        assert cause is None or (cause.kind, cause.size, cause.bound) == ("rss", size, bound)
+        assert cause is None or (cause.kind, cause.bytes, cause.bound) == ("rss", size, bound)
         assert size + trigger.patience(Reading(0, size)) * FASTEST == pytest.approx(max(size, bound))
     assert AboveSize(5).judge(Reading(0, 5)) is None and AboveSize(5).judge(Reading(0, 6)) is not None
 
@@ -107,10 +107,10 @@ def test_near_limit_by_rate(rng: random.Random) -> None:
         due = max(limit - within * rate, SOON_SHARE * limit)
         if cause.kind == "soon":
             # Not before, and no later than it takes to see a rate.
-            assert due - 1 <= cause.size <= due + 0.15 * rate
-            assert cause.seconds == pytest.approx((limit - cause.size) / rate, rel=0.01, abs=0.01)
+            assert due - 1 <= cause.bytes <= due + 0.15 * rate
+            assert cause.seconds == pytest.approx((limit - cause.bytes) / rate, rel=0.01, abs=0.01)
         else:
-            assert cause.kind == "limit" and cause.size >= int(0.99 * limit)
+            assert cause.kind == "limit" and cause.bytes >= int(0.99 * limit)
             # It was not due before, as far as its rate could be seen.
             assert due + 0.17 * rate >= int(0.99 * limit)
 

@@ -48,6 +48,7 @@ from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.progress import shown_for
 from gdbheap.commands.surface.registry import ABOUT_SEVERAL, COMMANDS, HEAP_NOUN
 from gdbheap.commands.surface.session import (
+    SNAPSHOT,
     Result,
     TargetInfo,
     ask,
@@ -165,7 +166,7 @@ def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
     described = {"kind": "process", "pid": int(str(target)), "core": None, "exe": None}
     complain(str(error))
     reasons = [str(error)] if line.options.json else []
-    info = TargetInfo(described, reasons, [], True, answer.rss.bytes, refused=True)
+    info = TargetInfo([described], reasons, [], True, answer.rss.bytes, refused=True)
     return Result(line.command, line.options, info, answer, answer)
 
 
@@ -389,7 +390,15 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
         look = read(str(target))
         found, kept = gather_look(look, words_of, names), look.snapshot
         partial = bool(kept.partial or kept.damaged)
-        met.append(TargetInfo(kept.target, list(map(sentence_of, kept.warnings)), [], partial, kept.ledger.rss.bytes))
+        met.append(
+            TargetInfo(
+                [{**kept.target, "kind": SNAPSHOT}],
+                list(map(sentence_of, kept.warnings)),
+                [],
+                partial,
+                kept.ledger.rss.bytes,
+            )
+        )
         return found
 
     is_kept = isinstance(target, str) and is_snapshot(target)
@@ -403,7 +412,8 @@ def _together(met: Sequence[TargetInfo]) -> TargetInfo:
     warnings = list(dict.fromkeys(warning for info in met for warning in info.warnings))
     damage = [place for info in met for place in info.damage]
     partial, refused = any(info.partial for info in met), any(info.refused for info in met)
-    return TargetInfo({}, warnings, damage, partial, None, refused=refused)
+    targets = [target for info in met for target in info.targets]
+    return TargetInfo(targets, warnings, damage, partial, None, refused=refused)
 
 
 def _about_session(line: Line) -> Result:

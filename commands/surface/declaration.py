@@ -115,8 +115,9 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     ``options`` is the dataclass of its options: ``Common``, or one of its own that adds to it. ``rows`` names the
     answer's list that --sort and --top are about ("" when there is none; an answer without that list sorts and cuts
-    itself), ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY to what a
-    row is ordered by, largest first; the first one is the default. ``top`` is the default of --top, None for all rows.
+    itself), of several kinds of answers those of the kind ``listing``; ``sorts_rows``: whether --sort is about it, too;
+    ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY to what a row is
+    ordered by, largest first; the first one is the default. ``top`` is the default of --top, None for all rows.
 
     ``call``: it calls into the process. ``writes``: an option of its own makes it write a file.
     ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
@@ -135,6 +136,8 @@ class Command(Generic[Subject, Chosen, Answer]):
     details: str = ""
     headings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rows: str = ""
+    listing: type[Any] | None = None
+    sorts_rows: bool = True
     listed: str = "rows"
     sorts: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     top: int | None = None

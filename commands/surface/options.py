@@ -167,7 +167,8 @@ def seconds(text: str) -> float:
 
 @dataclass
 class Common:
-    """The options of every command. ``top`` None: all rows; ``sort``: a key of the command's ``sorts``, or "".
+    """The options of every command. ``top`` None: all rows; ``has_top``: whether that was asked for; ``sort``: a key of
+    the command's ``sorts``, or "".
 
     --top and --sort are declared by the command's ``top``, ``listed`` and ``sorts``."""
 
@@ -185,6 +186,8 @@ class Common:
         details="After that it runs on, the answer is partial, and the status is 1. gdb stops a process for as long as"
         " it is attached.",
     )  # fmt: skip
+
+    has_top = False
 
     def check(self) -> None:
         """Before a process is stopped, or a file read: raises UsageError for options that exclude each other, and for a

@@ -112,9 +112,9 @@ def _is_option(word: str, command: AnyCommand) -> bool:
 
 
 def _options(command: Command[Any, Chosen, Any], values: dict[str, Any]) -> Chosen:
-    # A table is cut to what a person reads; a document is cut only when that was asked for.
-    top = None if values.get("json") else command.top
-    options = command.options(**{"top": top, **values})
+    options = command.options(**{"top": command.top, **values})
+    given = values.get("top")
+    options.has_top = given is not None
     options.no_text = options.no_text or wanted(os.environ)
     options.top = options.top or None
     options.sort = options.sort or next(iter(command.sorts), "")

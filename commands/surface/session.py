@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gdbheap.answers.accounting.records import ROWS
 from gdbheap.api.asking import disclosing
 from gdbheap.commands.surface.declaration import FILE, AnyCommand, Shown
 from gdbheap.commands.surface.options import STDOUT, Addressed, Common, MaybeAddressed, Pictured
 from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.files import own_descriptor
-from gdbheap.report.formats.json import document, text_of
+from gdbheap.report.formats.json import MOST, bounded, document, text_of
 from gdbheap.report.text.style import FAULT, Style
 from gdbheap.report.text.tables import join
 from gdbheap.report.words.check import named
@@ -42,15 +43,18 @@ __all__ = [
 
 Row = TypeVar("Row")
 PARTIAL = 1
+# So many rows are what MOST bytes are for, where a command has no default.
+USUAL_ROWS = 20
+SNAPSHOT = "snapshot"
 DAMAGE_LISTED = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
-    """What is said of the target beside the answer. ``target`` is the envelope's part; ``rss`` is bytes or None, of
+    """What is said of the targets beside the answer. ``targets`` is the envelope's part; ``rss`` is bytes or None, of
     private memory only if ``private``. ``refused``: memory could not be read, so that only the rest was answered."""
 
-    target: dict[str, Any]
+    targets: Sequence[dict[str, Any]]
     warnings: Sequence[str]
     damage: Sequence[Damage]
     partial: bool
@@ -62,15 +66,20 @@ class TargetInfo:
     def of(heaps: Sequence[Heap]) -> TargetInfo:
         """Read it off the heaps; after this nothing of the targets is needed any more. The last one is described."""
         if not heaps:
-            return TargetInfo({}, [], [], False, None)
+            return TargetInfo([], [], [], False, None)
         last = heaps[-1].target
         # Before the warnings: finding a version may add some.
-        target = {**last.describe(), **heaps[-1].versions}
+        targets = [{**heap.target.describe(), **heap.versions} for heap in heaps]
         warnings = _sentences(warning for heap in heaps for warning in heap.warnings)
         damage = [named(place) for heap in heaps for place in heap.damage]
         partial = any(heap.partial for heap in heaps)
         refused = any(heap.target.refusal is not None for heap in heaps)
-        return TargetInfo(target, warnings, damage, partial, last.rss.bytes, last.rss.private, refused)
+        return TargetInfo(targets, warnings, damage, partial, last.rss.bytes, last.rss.private, refused)
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """The last of them; nothing where there is none."""
+        return self.targets[-1] if self.targets else {}
 
 
 def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
@@ -123,7 +132,10 @@ def ask_of(
         else:
             whole = call.make(subject, calls, options)
         answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
-        return Result(command, options, TargetInfo.of(heaps), answer, whole)
+        info = TargetInfo.of(heaps)
+        # What is about many processes says itself which.
+        about = [] if heaps else getattr(whole, "targets", [])
+        return Result(command, options, dataclasses.replace(info, targets=about) if about else info, answer, whole)
 
 
 def _check_output(command: AnyCommand, options: Common) -> None:
@@ -137,10 +149,11 @@ def _check_output(command: AnyCommand, options: Common) -> None:
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
     """Answer about two or more looks. The last one is described, and is the one that shares are of."""
     found = [look.snapshot for look in looks]
+    targets = [{**look.snapshot.target, **({"kind": SNAPSHOT} if look.is_kept else {})} for look in looks]
     last = found[-1]
     warnings = list(dict.fromkeys(_sentences(warning for look in found for warning in look.warnings)))
     partial = any(look.partial or look.damaged for look in found)
-    info = TargetInfo(last.target, warnings, [], partial, last.ledger.rss.bytes)
+    info = TargetInfo(targets, warnings, [], partial, last.ledger.rss.bytes)
     return dataclasses.replace(ask_of(command, tuple(looks), [], options), info=info)
 
 
@@ -148,7 +161,7 @@ def ask_about_process(command: AnyCommand, process: LocalProcess, options: Commo
     """Answer about a process that runs on."""
     described = process.describe()
     answered = ask_of(command, process, [], options)
-    info = TargetInfo(described, [*process.warnings, *process.unread], [], bool(process.warnings), None)
+    info = TargetInfo([described], [*process.warnings, *process.unread], [], bool(process.warnings), None)
     return dataclasses.replace(answered, info=info)
 
 
@@ -159,11 +172,18 @@ def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:
 
 
 def _has_rows(command: AnyCommand, whole: Any) -> bool:
-    return bool(command.rows) and hasattr(whole, command.rows)
+    is_meant = command.listing is None or isinstance(whole, command.listing)
+    return bool(command.rows) and is_meant and hasattr(whole, command.rows)
 
 
 def _cut(command: AnyCommand, whole: Any, options: Common) -> Any:
-    return dataclasses.replace(whole, **{command.rows: listed(getattr(whole, command.rows), command.sorts, options)})
+    return _with_rows(command, whole, command.rows, options)
+
+
+def _with_rows(command: AnyCommand, whole: Any, name: str, options: Common) -> Any:
+    rows = getattr(whole, name)
+    shown = listed(rows, command.sorts, options) if command.sorts_rows else rows[: options.top]
+    return dataclasses.replace(whole, **{name: shown})
 
 
 def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Common) -> list[Row]:
@@ -190,10 +210,28 @@ def present(answered: Result, style: Style) -> str:
     if isinstance(answered.options, Pictured) and answered.options.printed:
         return answered.options.printed.rstrip("\n")
     if answered.options.json:
-        return text_of(document(answered.command.name, info.target, info.warnings, info.damage, answer))
+        return _document(answered)
     left_out, damage = _left_out(answered), printable_record(list(info.damage))
     shown = Shown(printable_record(answer), answered.whole, left_out, damage, answered.options, style)
     return join(answered.command.render(shown), _notes(answered, style))
+
+
+def _document(answered: Result) -> str:
+    """The JSON document: no larger than MOST, but for rows that --top asks for."""
+    command, options, info = answered.command, answered.options, answered.info
+    answer, whole = answered.answer, answered.whole
+    form = getattr(whole, "as_document", None)
+    if form is not None:
+        answer = whole = form()
+        name = ROWS if hasattr(whole, ROWS) else command.rows
+        answer = _with_rows(command, whole, name, options) if command.rows else whole
+    content = document(command.name, info.targets, info.warnings, info.damage, answer, whole)
+    if options.has_top and options.top is None:
+        return text_of(content)
+    if not options.has_top:
+        return bounded(content)
+    times = -(-(options.top or 0) // (command.top or USUAL_ROWS))
+    return bounded(content, max(1, times) * MOST, ROWS if ROWS in content else command.rows)
 
 
 def _left_out(answered: Result) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
@@ -16,6 +16,7 @@ from weakref import proxy
 from gdbheap import _native
 from gdbheap.allocators.line_ids import LineId, PartId
 from gdbheap.allocators.recognised import OtherAllocator
+from gdbheap.documents import renamed_keys
 from gdbheap.layout.facts import Facts
 from gdbheap.remarks import RemarkId
 from gdbheap.targets.elf import LoadedObject
@@ -125,11 +126,16 @@ class SizeClassUse:
 
     size: int
     groups: int
-    used: int
-    free: int
+    used_count: int
+    free_count: int
     asked: int | None = None
     spare: int | None = None
     freed: int | None = None
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"used": "used_count", "free": "free_count"})
 
 
 @dataclass(frozen=True)
@@ -151,12 +157,17 @@ class ExtentArena:
     active: int
     dirty: int
     muzzy: int
-    retained: int
+    given_back: int
     used: int
     cached: int
     root: int = 0
     address: int | None = None
     choice: str = ""
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"retained": "given_back"})
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gdbheap.allocators.allocator import Allocator, ExtentArena, FreeCache, SizeClassUse
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.arenas import ArenaTotals, Glibc, HeapRange
+from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
@@ -41,6 +43,11 @@ class Arena(ArenaTotals):
     heaps: list[ArenaHeap] = field(default_factory=list)
     bins: list[Bins] = field(default_factory=list)
 
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"used_chunks": "used_count", "free_chunks": "free_count"})
+
 
 @dataclass(frozen=True)
 class ThreadCache:
@@ -71,8 +78,68 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """An allocator without arenas: all that it has."""
+
+    allocator: str
+    module: str | None
+    system: int
+    in_use: int
+    free: int
+
+
+@dataclass(frozen=True)
+class ArenaRow:
+    """An arena of any allocator, or all of one that has none; None for what an allocator has not."""
+
+    allocator: str
+    module: str | None
+    index: int | None
+    address: int | None
+    system: int
+    in_use: int
+    free: int
+    used_count: int | None = None
+    free_count: int | None = None
+    top: int | None = None
+    fast: int | None = None
+    tcache: int | None = None
+    active: int | None = None
+    dirty: int | None = None
+    muzzy: int | None = None
+    cached: int | None = None
+    given_back: int | None = None
+    choice: str | None = None
+    heaps: list[ArenaHeap] = field(default_factory=list)
+    bins: list[Bins] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AllArenasTotal:
+    """Sums over all arenas of all allocators, and chunks with a mapping of their own."""
+
+    system: int
+    in_use: int
+    free: int
+
+
+@dataclass(frozen=True)
+class AllArenas:
+    """The document of ``heap arenas``."""
+
+    rows: list[ArenaRow]
+    total: AllArenasTotal
+    mmapped_chunks: Mmapped | None
+    thread_caches: list[ThreadCache]
+    free_caches: list[FreeCache]
+    classes: list[SizeClassUse]
+    serving: list[str]
+
+
+@dataclass(frozen=True)
 class Arenas:
-    """The answer of ``heap arenas``."""
+    """The answer of ``heap arenas``. ``wholes``: the allocators that have no arenas; ``allocator``: whose ``arenas``
+    are, None if the allocator has none."""
 
     arenas: list[Arena]
     mmapped: Mmapped
@@ -82,6 +149,44 @@ class Arenas:
     classes: list[SizeClassUse] = field(default_factory=list)
     serving: list[str] = field(default_factory=list)
     caches: list[FreeCache] = field(default_factory=list)
+    wholes: list[Whole] = field(default_factory=list)
+    allocator: str | None = None
+
+    def as_document(self) -> AllArenas:
+        """All allocators' arenas in one list."""
+        rows = [_own_row(row, self.allocator or "") for row in self.arenas]
+        rows += [_extent_row(row) for row in self.others]
+        rows += [
+            ArenaRow(one.allocator, one.module, None, None, one.system, one.in_use, one.free) for one in self.wholes
+        ]
+        mapped = 0 if self.allocator is None else self.mmapped.bytes
+        sums = [sum(getattr(row, name) for row in rows) for name in ("system", "in_use", "free")]
+        total = AllArenasTotal(sums[0] + mapped, sums[1] + mapped, sums[2])
+        own = None if self.allocator is None else self.mmapped
+        return AllArenas(rows, total, own, self.threads, self.caches, self.classes, self.serving)
+
+
+def _own_row(row: Arena, allocator: str) -> ArenaRow:
+    return ArenaRow(
+        allocator, None, row.index, row.address, row.system, row.in_use, row.free, row.used_count, row.free_count,
+        row.top, row.fast, row.tcache, choice=str(row.index), heaps=row.heaps, bins=row.bins,
+    )  # fmt: skip
+
+
+def _extent_row(row: ExtentArena) -> ArenaRow:
+    system = row.active + row.dirty + row.muzzy
+    return ArenaRow(
+        row.allocator, row.module, row.index, row.address, system, row.used, max(0, system - row.used),
+        active=row.active, dirty=row.dirty, muzzy=row.muzzy, cached=row.cached, given_back=row.given_back,
+        choice=row.choice,
+    )  # fmt: skip
+
+
+def _whole(found: Allocator) -> Whole:
+    system = sum(end - start for start, end in [*found.ranges(), *found.single_blocks()])
+    in_use = sum(size * count for size, count in found.used_sizes())
+    owners = found.owners()
+    return Whole(found.name, " and ".join(owners) or None, system, in_use, max(0, system - in_use))
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
@@ -92,8 +197,9 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     found = heap.malloc
     others = other_arenas(heap)
     caches = [row for allocator in heap.standing_in for row in allocator.free_caches()]
+    wholes = [_whole(allocator) for allocator in heap.standing_in if not allocator.extent_arenas()]
     if not isinstance(found, GlibcAllocator):
-        return _without_arenas(found, others)
+        return replace(_without_arenas(found, others), wholes=wholes)
     _walked, glibc = found.bins if detail else found.chunks, found.malloc
     heaps = _heaps_by_arena(glibc)
     rows = [
@@ -111,7 +217,8 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
     classes = [row for allocator in serving if not allocator.extent_arenas() for row in allocator.size_classes()]
     return Arenas(
         rows, Mmapped(par.n_mmaps, par.mmapped_mem), Total(system, in_use), _threads(found), others,
-        sorted(classes, key=lambda row: row.size), [allocator.title for allocator in serving], caches,
+        sorted(classes, key=lambda row: row.size), [allocator.title for allocator in serving], caches, wholes,
+        found.name,
     )  # fmt: skip
 
 
@@ -152,7 +259,7 @@ def chosen(rows: Iterable[ExtentArena], choice: ArenaChoice) -> list[ExtentArena
 def _without_arenas(malloc: Allocator, others: list[ExtentArena]) -> Arenas:
     classes = malloc.size_classes()
     system = sum(end - start for start, end in [*malloc.ranges(), *malloc.single_blocks()])
-    total = Total(system, sum(row.used * row.size for row in classes))
+    total = Total(system, sum(row.used_count * row.size for row in classes))
     return Arenas([], Mmapped(0, 0), total, [], others, classes)
 
 

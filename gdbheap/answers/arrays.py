@@ -83,9 +83,9 @@ class ArrayRow:
     dtype: str | None
     bytes: int | None
     deep: int | None
-    shared: int
+    repeated: int
     address: int
-    data: int | None
+    data_address: int | None
     base: str | None
     views: int
     path: str | None
@@ -110,8 +110,8 @@ class Arrays:
 
 @dataclass(frozen=True)
 class InArray:
-    """A column, or an array, that has an address among its values; ``of``, ``type``, ``address`` and ``whole`` are
-    of what it is a column of, or it itself."""
+    """A column, or an array, that has an address among its values; ``of``, ``type``, ``address`` and ``whole_shape``
+    are of what it is a column of, or it itself."""
 
     what: str
     name: str | None
@@ -120,7 +120,7 @@ class InArray:
     of: str
     type: str
     address: int
-    whole: tuple[int, ...]
+    whole_shape: tuple[int, ...]
 
 
 def frames_of(heap: Heap) -> Frames:
@@ -297,7 +297,7 @@ def _with_holders(heap: Heap, frames: Frames, rows: list[ArrayRow]) -> list[Arra
     numbers = {row.address: number for row in rows if (number := graph.find(row.address)) is not None}
     sizes = dict(zip(numbers, graph.retained(list(numbers.values()))))
     kept_by = {start: KeptBy(row.type, *counts) for row in views for start, counts in row.views.items()}
-    starts = {row.address: _start(heap, row.data) for row in rows}
+    starts = {row.address: _start(heap, row.data_address) for row in rows}
     return [replace(row, retained=sizes.get(row.address), kept_by=kept_by.get(starts[row.address])) for row in rows]
 
 
@@ -341,8 +341,9 @@ def _row(survey: _Survey, deep: _Deep, row: _Surveyed, path: str | None) -> Arra
         base = fields.type_name(frame.base) if fields.kinds_of(frame.base) else None
     return ArrayRow(
         what=frame.what, type=frame.type, name=frame.name, shape=frame.shape, dtype=frame.dtype, bytes=frame.bytes,
-        deep=None if None in known else sum(size for size in known if size is not None), shared=row.shared,
-        address=frame.address, data=next((column.address for column in whole if column.address is not None), None),
+        deep=None if None in known else sum(size for size in known if size is not None), repeated=row.shared,
+        address=frame.address,
+        data_address=next((column.address for column in whole if column.address is not None), None),
         base=base, views=survey.views.get(frame.address, 0), path=path,
         columns=whole if frame.what in (*WHOLE, SERIES) else [], device=frame.device, nbytes=frame.nbytes,
     )  # fmt: skip

@@ -40,7 +40,7 @@ class AtMapping:
     end: int
     perms: str
     name: str
-    owner: str
+    whose: str
     huge: int = 0
 
 
@@ -78,7 +78,7 @@ class Allocated:
 
     file: str
     line: int
-    size: int
+    asked: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class At:
     made: Made | None = None
     refers: list[Referred] = field(default_factory=list)
     refers_to: int = 0
-    allocated: Allocated | None = None
+    allocated_at: Allocated | None = None
     array: InArray | None = None
     variable: str | None = None
 

@@ -15,7 +15,7 @@ class KindRow:
     count: int
     bytes: int
     capacity: int | None = None
-    used: int | None = None
+    occupied: int | None = None
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class BlockKinds:
     """The answer of ``heap chunks --by=type``: a row a kind, what is of none of them, and all together; the sums are
     over all, also when the list is cut."""
 
-    types: list[KindRow]
-    kinds: int
+    rows: list[KindRow]
+    count: int
     unclassified: Tally
     total: Tally
     beside_python: bool = False

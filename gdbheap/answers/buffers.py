@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.contents.python.objects.owned import REACHED, ROLES
@@ -19,7 +20,7 @@ class Buffer:
     role: str
     count: int
     bytes: int
-    reached: bool
+    is_reached: bool
     absent: int = 0
 
 
@@ -27,8 +28,9 @@ class Buffer:
 class Buffers:
     """The answer of ``heap pyobjects --buffers``; the sums are over all that match, also when the list is cut."""
 
-    buffers: list[Buffer]
-    rows: int
+    sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "reached", "absent")
+    rows: list[Buffer]
+    matching: int
     count: int
     bytes: int
     reached: int
@@ -58,6 +60,6 @@ def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: i
         for (name, role), (count, size) in sums.items()
     ]
     rows = sorted((row for row in rows if pattern is None or fnmatchcase(row.type, pattern)), key=ORDERS[order])
-    reached = sum(row.bytes for row in rows if row.reached)
+    reached = sum(row.bytes for row in rows if row.is_reached)
     count, size = (sum(getattr(row, key) for row in rows) for key in ("count", "bytes"))
     return Buffers(rows[:top], len(rows), count, size, reached, sum(row.absent for row in rows))

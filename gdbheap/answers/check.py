@@ -18,7 +18,7 @@ class Check:
     chunks: int
     pools: int
     unexplained: int
-    pages: int = 0
+    page_count: int = 0
     slabs: int = 0
     spans: int = 0
     abort: Abort | None = None

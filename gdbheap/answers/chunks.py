@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple, Union
+from typing import ClassVar, NamedTuple, Union
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import MMAPPED, Allocator, Asked, ExtentArena
@@ -93,7 +93,8 @@ class Chunk:
 class Chunks:
     """The answer of ``heap chunks``; the sums are over all that match, also when the list is cut."""
 
-    chunks: list[Chunk]
+    sums: ClassVar[tuple[str, ...]] = ("bytes",)
+    rows: list[Chunk]
     count: int
     bytes: int
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
+from gdbheap.documents import renamed_keys
 from gdbheap.host.cgroup import Group, Pressure
 from gdbheap.host.procfs import Rss
 from gdbheap.host.tmpfs import TmpfsFile
@@ -19,12 +20,37 @@ MOST_FILES = 100
 class Container(Group):
     """The control group (see ``Group``), and whose its memory is."""
 
+    keys: ClassVar[dict[str, str]] = {
+        "path": "folder",
+        "file": "page_cache",
+        "swap": "swapped",
+        "own": "own_anonymous",
+        "others": "other_processes",
+        "moved": "not_charged",
+        "files": "tmpfs_files",
+    }
     own: int | None = None
     others: int | None = None
     cache: int | None = None
     rest: int | None = None
     moved: int = 0
     files: list[TmpfsFile] = field(default_factory=list)
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(
+            content,
+            {
+                "path": "folder",
+                "file": "page_cache",
+                "swap": "swapped",
+                "own": "own_anonymous",
+                "others": "other_processes",
+                "moved": "not_charged",
+                "files": "tmpfs_files",
+            },
+        )
 
 
 def container(group: Group | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
 from gdbheap.contents.python.text.disclosure import hidden
@@ -18,7 +19,7 @@ class ContextRow:
     name: str
     ident: str | None
     level: int
-    total: int
+    bytes: int
     free: int
     used: int
     address: int
@@ -30,7 +31,7 @@ class ContextName:
 
     name: str
     count: int
-    total: int
+    bytes: int
     free: int
     used: int
 
@@ -39,12 +40,13 @@ class ContextName:
 class Contexts:
     """The answer of ``heap contexts``; the sums are over all, also when the list is cut."""
 
-    contexts: list[ContextRow]
+    sums: ClassVar[tuple[str, ...]] = ("bytes", "free", "used")
+    rows: list[ContextRow]
     count: int
-    total: int
+    bytes: int
     free: int
     used: int
-    names: list[ContextName] = field(default_factory=list)
+    by_name: list[ContextName] = field(default_factory=list)
 
 
 def contexts(heap: Heap) -> Contexts:
@@ -55,8 +57,8 @@ def contexts(heap: Heap) -> Contexts:
         )
         for found in heap.content(PostgresqlContent).contexts
     ]
-    total, free, used = (sum(getattr(row, key) for row in rows) for key in ("total", "free", "used"))
-    return Contexts(rows, len(rows), total, free, used, by_name(rows))
+    size, free, used = (sum(getattr(row, key) for row in rows) for key in ("bytes", "free", "used"))
+    return Contexts(rows, len(rows), size, free, used, by_name(rows))
 
 
 def by_name(rows: Iterable[ContextRow | Context]) -> list[ContextName]:
@@ -64,13 +66,14 @@ def by_name(rows: Iterable[ContextRow | Context]) -> list[ContextName]:
     found: dict[str, list[ContextRow | Context]] = {}
     for row in rows:
         found.setdefault(row.name, []).append(row)
-    sums = [
-        ContextName(name, len(own), *(sum(getattr(row, key) for row in own) for key in ("total", "free", "used")))
-        for name, own in found.items()
-    ]
-    return sorted(sums, key=lambda row: (-row.total, row.name))
+    sums = [ContextName(name, len(own), *map(sum, zip(*map(_sizes, own)))) for name, own in found.items()]
+    return sorted(sums, key=lambda row: (-row.bytes, row.name))
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:
     """Idents are texts of the program's users, such as a query."""
     return ident if ident is None or heap.disclosure.contents else hidden("str", len(ident))
+
+
+def _sizes(row: ContextRow | Context) -> tuple[int, int, int]:
+    return row.bytes if isinstance(row, ContextRow) else row.total, row.free, row.used

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gdbheap._native import open_patiently, read_patiently
 from gdbheap.environment import find_program
@@ -41,20 +41,25 @@ class Check:
 
 @dataclass(frozen=True)
 class Doctor:
-    """The answer of ``gdbheap doctor``. ``where``: "systemd" is a unit with less than root may; ``failed`` is 0
+    """The answer of ``gdbheap doctor``. ``where``: "systemd" is a unit with less than root may; ``reading_status`` is 0
     without a process."""
 
     process: int | None
     where: Place
-    checks: list[Check]
-    reason: str | None
+    rows: list[Check]
+    obstacle: str | None
     advice: str | None
-    failed: int = 0
+    reading_status: int = 0
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """What a document is about."""
+        return [] if self.process is None else [{"kind": "process", "pid": self.process}]
 
     @property
     def exit_status(self) -> int:
         """As the command that looks into the process would end."""
-        return self.failed
+        return self.reading_status
 
 
 def doctor(process: Named | None) -> Doctor:

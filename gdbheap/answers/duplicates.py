@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.pymalloc.allocator import PymallocAllocator
@@ -62,7 +63,8 @@ class TypeSum:
 class Duplicates:
     """The answer of ``heap duplicates``, what saves most first."""
 
-    duplicates: list[Duplicate]
+    sums: ClassVar[tuple[str, ...]] = ("copies", "saved", "absent")
+    rows: list[Duplicate]
     types: list[TypeSum]
     count: int
     copies: int
@@ -77,7 +79,7 @@ class ValueRow:
     type: str
     text: str | None
     count: int
-    bytes: int
+    own: int
     address: int
 
 
@@ -85,10 +87,11 @@ class ValueRow:
 class ByValue:
     """The answer of ``heap pyobjects --by=value``, the most bytes first."""
 
+    sums: ClassVar[tuple[str, ...]] = ("count", "own", "absent")
     rows: list[ValueRow]
-    values: int
+    matching: int
     count: int
-    bytes: int
+    own: int
     absent: int = 0
 
 

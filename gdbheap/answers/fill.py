@@ -18,8 +18,8 @@ class FillRow:
     type: str
     count: int
     empty: int
-    shared: int
-    used: int
+    sharing: int
+    items: int
     room: int
     tenths: list[int]
 
@@ -48,4 +48,4 @@ def fills(heap: Heap, pattern: str | None) -> Fills:
         for name, row in zip(names, found)
         if name in wanted and row.count
     ]
-    return Fills(sorted(rows, key=lambda row: (row.used - row.room, row.type)))
+    return Fills(sorted(rows, key=lambda row: (row.items - row.room, row.type)))

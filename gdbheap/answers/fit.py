@@ -55,8 +55,8 @@ class ArenaFit:
     the kernel for: a mapping of its own, or more of heap."""
 
     index: int
-    best: Piece | None
-    top: bool
+    best_piece: Piece | None
+    uses_top: bool
     short_by: int | None
     mmapped: bool
     grows_by: int | None
@@ -71,8 +71,8 @@ class Fit:
     mmapped: bool
     fits: bool
     mmap_threshold: int
-    arenas: list[ArenaFit]
-    cached: list[CachedPiece]
+    by_arena: list[ArenaFit]
+    cached_pieces: list[CachedPiece]
     nearest: list[ShortPiece]
 
 
@@ -138,11 +138,11 @@ def fit(heap: Heap, request: int) -> Fit:
     short = [
         ShortPiece(piece.address, piece.size, fitted.index, need - piece.size)
         for fitted, pieces in found
-        if fitted.best is None
+        if fitted.best_piece is None
         for piece in pieces.short
     ]
     arenas = [fitted for fitted, _ in found]
-    fits = bool(cached) or any(arena.best or arena.top for arena in arenas)
+    fits = bool(cached) or any(arena.best_piece or arena.uses_top for arena in arenas)
     mapped = not fits and all(arena.mmapped for arena in arenas)
     nearest = sorted(short, key=lambda piece: (piece.short_by, piece.address))[:MAX_NEAREST]
     return Fit(request, need, mapped, fits, glibc.par.mmap_threshold, arenas, cached, nearest)

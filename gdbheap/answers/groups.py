@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent_types import absent_of
@@ -34,7 +35,7 @@ class Group:
     value: str | None
     type: str | None
     count: int
-    bytes: int
+    own: int
     buffers: int
     address: int | None
 
@@ -44,7 +45,7 @@ class Unread:
     """Objects of which nobody knows the value, or whether they have one: it could not be read."""
 
     count: int
-    bytes: int
+    own: int
     buffers: int
 
 
@@ -53,13 +54,15 @@ class Groups:
     """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, the most numerous first; the sums are over
     all, with those whose value could not be read."""
 
+    sums: ClassVar[tuple[str, ...]] = ("count", "own", "buffers", "absent")
     attribute: str
-    groups: list[Group]
-    unread: Unread
+    rows: list[Group]
+    not_read: Unread
     count: int
-    bytes: int
+    own: int
     buffers: int
     absent: int = 0
+    matching: int | None = None
 
 
 def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count", top: int | None = None) -> Groups:
@@ -76,7 +79,7 @@ def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count"
     found = sorted(sums.values(), key=lambda one: (-one[1 + ORDERS[order]], -one[1 + BYTES], one[0]))
     count, size, buffers = (sum(row[place] for row in [(0, *unread), *found]) for place in (1, 2, 3))
     named, absent = [reading.group(*one) for one in found[:top]], absent_of(heap, pattern, True)
-    return Groups(attribute, named, Unread(*unread), count, size, buffers, absent)
+    return Groups(attribute, named, Unread(*unread), count, size, buffers, absent, len(found))
 
 
 def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:

@@ -61,8 +61,8 @@ class HeapMap:
     """The answer of ``heap map``: what is drawn, and what is not (files, stacks, other memory without pages)."""
 
     cell: int
-    groups: list[Group]
-    rest: list[Part]
+    rows: list[Group]
+    other_lines: list[Part]
 
 
 def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:

@@ -27,7 +27,7 @@ class HolderChange:
     count: int | None
     counts: list[int | None]
     at_least: bool = False
-    parts: list[str] = field(default_factory=list)
+    split_paths: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

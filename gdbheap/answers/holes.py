@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator, HoleRow
 from gdbheap.answers.accounting.describing import BlockKind, describe_blocks
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.answers.fit import Fit, fit
+from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 from gdbheap.stacks import Made
 from gdbheap.text import Sentence
@@ -27,8 +29,13 @@ class Neighbour:
     size: int
     what: str
     path: str | None = None
-    kind: BlockKind | None = None
+    block_kind: BlockKind | None = None
     made: Made | None = None
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"kind": "block_kind"})
 
 
 @dataclass(frozen=True)
@@ -48,13 +55,19 @@ class Hole:
 class Holes:
     """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut."""
 
-    holes: list[Hole]
+    sums: ClassVar[tuple[str, ...]] = ("bytes", "resident")
+    rows: list[Hole]
     count: int
     bytes: int
     resident: int | None
     minimum: int = 0
     fit: Fit | None = None
-    why: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1, in which a list has the name of its rows."""
+        return renamed_keys(content, {"holes": "rows", "why": "reasons"})
 
 
 def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: int | None = None) -> Holes:
@@ -85,15 +98,15 @@ def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
     wanted = {hole.address for hole in listed}
     named = [
         _changed(hole, lambda one: replace(one, path=found.get(one.address))) if hole.address in wanted else hole
-        for hole in answer.holes
+        for hole in answer.rows
     ]
-    return replace(answer, holes=named)
+    return replace(answer, rows=named)
 
 
 def with_makers(answer: Holes, made: Mapping[int, Made]) -> Holes:
     """The answer with the recorded calls that gave the neighbours, by their addresses."""
-    named = [_changed(hole, lambda one: replace(one, made=made.get(one.address))) for hole in answer.holes]
-    return replace(answer, holes=named)
+    named = [_changed(hole, lambda one: replace(one, made=made.get(one.address))) for hole in answer.rows]
+    return replace(answer, rows=named)
 
 
 def beside(listed: Sequence[Hole]) -> list[int]:
@@ -137,6 +150,6 @@ def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
 
     def name(neighbour: Neighbour) -> Neighbour:
         found = words.get(neighbour.address)
-        return neighbour if found is None else replace(neighbour, what=str(found), kind=found.kind)
+        return neighbour if found is None else replace(neighbour, what=str(found), block_kind=found.kind)
 
     return [_changed(hole, name) for hole in found]

@@ -19,7 +19,7 @@ ABORT = "abort"
 class Info:
     """The answer of ``heap info``."""
 
-    facts: list[Fact]
+    rows: list[Fact]
 
 
 def info(heap: Heap) -> Info:

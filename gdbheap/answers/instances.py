@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.heap import Heap
@@ -27,9 +28,10 @@ class Instance:
 class Instances:
     """The answer of ``heap pyobjects --list``; the sums are over all that match, also when the list is cut."""
 
-    objects: list[Instance]
+    sums: ClassVar[tuple[str, ...]] = ("own", "buffers")
+    rows: list[Instance]
     count: int
-    bytes: int
+    own: int
     buffers: int
 
 

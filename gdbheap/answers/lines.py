@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import absent_blocks
@@ -21,7 +22,7 @@ NOT_TRACING = (
 class LineRow:
     """A line ("FILE:LINE"), and the blocks that it has allocated and that are in use."""
 
-    line: str
+    place: str
     count: int
     bytes: int
     absent: int = 0
@@ -32,11 +33,13 @@ class Lines:
     """The answer of ``heap pyobjects --by=line``; the sums are over all lines. ``unreadable``: entries of the tables
     that lead nowhere."""
 
-    lines: list[LineRow]
+    sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "absent")
+    rows: list[LineRow]
     count: int
     bytes: int
     unreadable: int
     absent: int = 0
+    matching: int | None = None
 
 
 def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
@@ -60,9 +63,9 @@ def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
         total[1] += row.bytes
     absent = _absent(heap)
     rows = [LineRow(f"{file}:{line}", count, size, absent[file, line]) for (file, line), (count, size) in sums.items()]
-    rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), row.line))
+    rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), row.place))
     count, size, missing = (sum(getattr(row, name) for row in rows) for name in ("count", "bytes", "absent"))
-    return Lines(rows[:top], count, size, lost, missing)
+    return Lines(rows[:top], count, size, lost, missing, len(rows))
 
 
 def _absent(heap: Heap) -> Counter[tuple[str, int]]:

@@ -28,7 +28,7 @@ class Held:
     address: int
     size: int
     what: str
-    owner: int | None
+    owner_address: int | None
     type: str | None
     path: str | None
     chain: str
@@ -77,7 +77,6 @@ class Owners:
     in ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values,
     none of them twice, wherever these lie. At most one of the lists has rows. ``outside`` is 0 below a tenth of RSS."""
 
-    keys: ClassVar[dict[str, str]] = {"groups": "rows"}
     owners: list[Held]
     count: int
     bytes: int
@@ -90,6 +89,35 @@ class Owners:
     outside: int = 0
     outside_most: str = ""
     least: int | None = None
+    matching: int | None = None
+
+    def as_document(self) -> OwnerRows:
+        """The one list that has rows."""
+        rows: list[Held | HeldTogether | ArrayRow] = [*self.owners, *self.groups, *self.arrays]
+        matching = self.count if self.matching is None else self.matching
+        blocks = None if self.arrays else self.count
+        return OwnerRows(
+            rows, matching, blocks, self.bytes, self.absent, self.shared, self.not_examined, self.next, self.outside,
+            self.outside_most, self.least,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OwnerRows:
+    """The document of ``heap owners``: holders, with --by=block blocks, with --by=array tables and arrays."""
+
+    sums: ClassVar[tuple[str, ...]] = ("blocks", "bytes", "absent", "shared")
+    rows: list[Held | HeldTogether | ArrayRow]
+    matching: int
+    blocks: int | None
+    bytes: int
+    absent: int
+    shared: int
+    not_examined: int
+    next: list[str]
+    outside: int
+    outside_most: str
+    least: int | None
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
@@ -161,7 +189,7 @@ def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners
     names = "count", "bytes", "absent", "shared"
     count, size, absent, shared = (sum(getattr(row, name) for row in groups) for name in names)
     rows = [_with_share(heap, row) for row in groups[:top]]
-    return Owners([], count, size, rows, absent=absent, shared=shared)
+    return Owners([], count, size, rows, absent=absent, shared=shared, matching=len(groups))
 
 
 def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:

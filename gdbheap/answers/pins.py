@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from gdbheap._native import PinTotals
 from gdbheap.allocators.allocator import Allocator, PinRow
@@ -38,7 +38,7 @@ class Member:
     address: int
     size: int
     what: str
-    kind: BlockKind
+    block_kind: BlockKind
     path: str | None = None
 
 
@@ -89,15 +89,26 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class PinTotal:
+    """All pins that match."""
+
+    groups: int = 0
+    blocks: int = 0
+    bytes: int = 0
+    would_free: int = 0
+
+
+@dataclass(frozen=True)
 class Pins:
     """The answer of ``heap pins``, what keeps the most beyond its own bytes first. The sums are over all pins that
     match, also when the list is cut."""
 
-    pins: list[Pin]
+    rows: list[Pin]
     sums: list[Sums]
-    kinds: list[Kind]
+    by_kind: list[Kind]
     minimum: int
     resident_known: bool
+    total: PinTotal = PinTotal()
 
 
 def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -> Pins:
@@ -117,7 +128,8 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
     described = Counter(owner.name for (owner, _), blocks in zip(rows, named) for _ in blocks)
     sums = [_sums(of, group.totals, described[of.name]) for of, group in parts]
     kinds = _with_holders(heap, _kinds(zip(found, named)), [block for blocks in named for block in blocks])
-    return Pins(found, sums, kinds, minimum, heap.target.pages is not None)
+    total = PinTotal(*(sum(getattr(one, field.name) for one in sums) for field in fields(PinTotal)))
+    return Pins(found, sums, kinds, minimum, heap.target.pages is not None, total)
 
 
 def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> list[Kind]:
@@ -126,8 +138,8 @@ def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> l
         return kinds
     unknown: dict[str, list[int]] = {}
     for member in members:
-        if member.kind.role == UNKNOWN:
-            unknown.setdefault(member.kind.text(), []).append(member.address)
+        if member.block_kind.role == UNKNOWN:
+            unknown.setdefault(member.block_kind.text(), []).append(member.address)
     with suppress(GdbheapError):
         found = {what: _holder(heap, addresses) for what, addresses in unknown.items()}
         return [replace(row, holder=found.get(row.what)) for row in kinds]
@@ -160,14 +172,14 @@ def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
     references."""
     found = ways(heap, (member.address for pin in listed for member in pin.members[:MAX_PATHS_PER_GROUP]))
     places = {pin.address for pin in listed}
-    rows = [_with_path(pin, found) if pin.address in places else pin for pin in answer.pins]
+    rows = [_with_path(pin, found) if pin.address in places else pin for pin in answer.rows]
     most: dict[tuple[str, str], Counter[str]] = {}
     for pin in rows:
         for member in pin.members:
             if member.path is not None:
-                most.setdefault((member.kind.text(), pin.allocator), Counter())[alike(member.path)] += 1
-    kinds = [replace(row, path=_commonest(most.get((row.what, row.allocator)))) for row in answer.kinds]
-    return replace(answer, pins=rows, kinds=kinds)
+                most.setdefault((member.block_kind.text(), pin.allocator), Counter())[alike(member.path)] += 1
+    kinds = [replace(row, path=_commonest(most.get((row.what, row.allocator)))) for row in answer.by_kind]
+    return replace(answer, rows=rows, by_kind=kinds)
 
 
 def _with_path(pin: Pin, found: dict[int, str]) -> Pin:
@@ -212,7 +224,7 @@ def _pin(name: str, row: PinRow, members: list[Member]) -> Pin:
 def _summary(members: list[Member]) -> str:
     if not members:
         return "not looked into"
-    kinds = [member.kind.text() for member in members]
+    kinds = [member.block_kind.text() for member in members]
     return members[0].what if len(members) == 1 else _counted(kinds, len(members))
 
 
@@ -229,7 +241,7 @@ def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
     for pin, members in groups:
         sizes: dict[str, list[int]] = {}
         for member in members:
-            sizes.setdefault(member.kind.text(), []).append(member.size)
+            sizes.setdefault(member.block_kind.text(), []).append(member.size)
         for what, of_kind in sizes.items():
             blocks, size, of, alone, freed = rows.get((what, pin.allocator), (0, 0, 0, 0, 0))
             only = int(len(sizes) == 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
@@ -26,8 +26,8 @@ class PoolClass:
 
     size: int
     pools: int
-    used: int
-    free: int
+    used_count: int
+    free_count: int
     arenas: int = 0
     alone: int = 0
     alone_blocks: int = 0
@@ -51,7 +51,7 @@ class ClassShare:
 
     size: int
     pools: int
-    used: int
+    used_count: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class PageHeap:
     """What the heaps of all threads with one purpose hold of mimalloc."""
 
     name: str
-    pages: int
+    page_count: int
     blocks: int
     bytes: int
     abandoned: int
@@ -110,6 +110,17 @@ class MimallocUse:
 
 
 @dataclass(frozen=True)
+class PoolTotal:
+    """Sums over all size classes."""
+
+    pools: int = 0
+    used_count: int = 0
+    free_count: int = 0
+    used: int = 0
+    free: int = 0
+
+
+@dataclass(frozen=True)
 class Pools:
     """The answer of ``heap pools``. Without pymalloc, mimalloc's block sizes are the classes, and their pools its
     pages."""
@@ -118,11 +129,12 @@ class Pools:
     pool_size: int | None
     arenas: int
     free_pools: int
-    classes: list[PoolClass]
+    rows: list[PoolClass]
     fill: list[Fill] = field(default_factory=list)
     emptiest: list[ArenaUse] = field(default_factory=list)
     interpreters: list[InterpreterPools] = field(default_factory=list)
     mimalloc: MimallocUse | None = None
+    total: PoolTotal = PoolTotal()
 
 
 def pools(heap: Heap, detail: bool = False) -> Pools:
@@ -144,7 +156,7 @@ def pools(heap: Heap, detail: bool = False) -> Pools:
         uses = _with_pins(heap, uses)
     fills = [Fill(row.percent, row.arenas, row.used_bytes) for row in occupancy.fill]
     sizes, free = (python.arena_size, python.pool_size), python.free_pools
-    return Pools(*sizes, len(python.arenas), free, rows, fills, uses, _interpreters(python))
+    return Pools(*sizes, len(python.arenas), free, rows, fills, uses, _interpreters(python), None, _total(rows))
 
 
 def _pages(heap: Heap, mimalloc: Mimalloc, detail: bool) -> Pools:
@@ -156,7 +168,15 @@ def _pages(heap: Heap, mimalloc: Mimalloc, detail: bool) -> Pools:
     ]
     reserved = sum(end - start for start, end in mimalloc.reserved())
     use = MimallocUse(len(mimalloc.segments), reserved, mimalloc.blocks.free_spans, heaps)
-    return Pools(None, None, 0, 0, rows, mimalloc=use)
+    return Pools(None, None, 0, 0, rows, mimalloc=use, total=_total(rows))
+
+
+def _total(rows: Iterable[PoolClass]) -> PoolTotal:
+    sums = [
+        (row.pools, row.used_count, row.free_count, row.size * row.used_count, row.size * row.free_count)
+        for row in rows
+    ]
+    return PoolTotal(*map(sum, zip(*sums)))
 
 
 def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
@@ -193,7 +213,7 @@ def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
 
 def _use(row: _native.Occupied) -> ArenaUse:
     classes = [ClassShare(share.block_size, share.pools, share.used) for share in row.shares]
-    return ArenaUse(row.number, row.address, sum(share.used for share in classes), row.used_bytes, classes, [])
+    return ArenaUse(row.number, row.address, sum(share.used_count for share in classes), row.used_bytes, classes, [])
 
 
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Optional
+from typing import Any, Optional
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent_types import absent_kinds
 from gdbheap.answers.accounting.describing import describe_blocks, looks
 from gdbheap.contents.python.content import MAX_UNIDENTIFIED
 from gdbheap.contents.python.objects.owned import REACHED
+from gdbheap.documents import renamed_keys, with_own_bytes
 from gdbheap.heap import Heap
 
 
@@ -22,11 +23,17 @@ class TypeRow:
 
     type: str
     count: int
-    bytes: int
+    own: int
     buffers: int
+    bytes: int
     reached: int
     absent: int = 0
     mapped: int = 0
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1, in which bytes are those of the objects' own blocks."""
+        return with_own_bytes(content)
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,17 @@ class Count:
     """Sums over all types."""
 
     count: int
-    bytes: int
+    own: int
     buffers: int
+    bytes: int
     reached: int
     absent: int = 0
     mapped: int = 0
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As of a row."""
+        return with_own_bytes(content)
 
 
 @dataclass(frozen=True)
@@ -64,33 +77,43 @@ class Unknown:
 
     address: int
     size: int
-    looks: str
+    look: str
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"looks": "look"})
 
 
 @dataclass(frozen=True)
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total``
+    ``all_used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total``
     (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (of pymalloc and CPython's
-    mimalloc) and ``other_chunks`` add up to it. ``unknown`` are the largest of the last two. Sizes of ``elsewhere``
-    are those in the objects' own fields."""
+    mimalloc) and ``other_chunks`` add up to it. ``unidentified`` are the largest of the last two. Sizes of
+    ``elsewhere`` are those in the objects' own fields."""
 
-    types: list[TypeRow]
+    rows: list[TypeRow]
     total: Count
-    used: Tally
+    all_used: Tally
     free_lists: Tally
     interpreter: Tally
     roots: list[Root]
     unclassified: Tally
     other_chunks: Tally
-    unknown: list[Unknown]
+    unidentified: list[Unknown]
     elsewhere: Tally = Tally(0, 0)
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1, in which a list has the name of its rows."""
+        return renamed_keys(content, {"types": "rows", "used": "all_used", "unknown": "unidentified"})
 
 
 OF_PYTHON = ("pools", "pages", "claimed")
 CLAIMED = "claimed"
-TOTALS = ("count", "bytes", "buffers", "reached", "absent", "mapped")
+TOTALS = ("count", "own", "buffers", "bytes", "reached", "absent", "mapped")
 
 
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
@@ -102,9 +125,10 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
     idle = [0, 0]
     for of_type in census.rows:
         live, freed, owned = of_type.live, of_type.idle, of_type.owned
-        row = sums.setdefault(names.name(of_type.address), [0, 0, 0, 0])
+        row = sums.setdefault(names.name(of_type.address), [0, 0, 0, 0, 0])
         reached = sum(buffers.bytes for buffers in owned if buffers.role == REACHED)
-        for place, value in enumerate((live.count, live.bytes, sum(buffers.bytes for buffers in owned), reached)):
+        beside = sum(buffers.bytes for buffers in owned)
+        for place, value in enumerate((live.count, live.bytes, beside, live.bytes + beside, reached)):
             row[place] += value
         idle = [idle[0] + freed.count, idle[1] + freed.bytes]
     absent, mapped = Counter[Optional[str]](), _mapped(heap)
@@ -116,7 +140,7 @@ def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFI
         if row[0] or row[2]
     ]
     types = [row for row in types if pattern is None or fnmatchcase(row.type, pattern)]
-    types.sort(key=lambda row: (-(row.bytes + row.buffers + row.mapped), row.type))
+    types.sort(key=lambda row: (-(row.bytes + row.mapped), row.type))
     total = Count(*(sum(getattr(row, name) for row in types) for name in TOTALS))
     used = _sum(store.used for store in census.stores)
     unclassified = _sum(store.unclassified for store in census.stores if store.name in OF_PYTHON)

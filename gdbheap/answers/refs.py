@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from gdbheap.answers.why import find_node
+from gdbheap.answers.why import Holder, dominators_of, find_node
 from gdbheap.contents.python.names.edges import is_namespace
 from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.paths import Paths
@@ -18,7 +18,7 @@ class Referrer:
     address: int
     type: str
     edge: str
-    exact: bool
+    certain: bool
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,10 @@ class Refs:
 
     address: int
     type: str
-    referrers: list[Referrer]
+    rows: list[Referrer]
     count: int
+    expression: str | None = None
+    dominators: list[Holder] = field(default_factory=list)
 
 
 def refs(heap: Heap, address: int, top: int | None) -> Refs:
@@ -40,7 +42,9 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
     paths = heap.paths
     above = {} if heap.disclosure.contents else _above(paths, [holder for holder, _exact in found[:top]])
     shown = [_referrer(paths, holder, node, exact, above.get(holder.id, "")) for holder, exact in found[:top]]
-    return Refs(node.address, paths.type_name(node), shown, len(found))
+    chain = references.graph.chain(node.id)
+    dominators = dominators_of(heap, node)[0] if chain else []
+    return Refs(node.address, paths.type_name(node), shown, len(found), paths.path(chain).expression, dominators)
 
 
 def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Optional
+from typing import Any, Optional
 
 from gdbheap._native import NodeBytes
 from gdbheap.answers.accounting.absent import absent_by, absent_under, shared_under
@@ -19,6 +19,7 @@ from gdbheap.contents.python.names.library_variables import LibraryVariable, blo
 from gdbheap.contents.python.names.packages import modules, modules_of_files, namespaces
 from gdbheap.contents.python.names.paths import MEMORY, ObjectPaths, is_own_dict
 from gdbheap.contents.python.objects.references import BY_OTHERS, PythonNodes, PythonRoot
+from gdbheap.documents import renamed_keys
 from gdbheap.errors import UsageError
 from gdbheap.graph.nodes import Node
 from gdbheap.graph.paths import BLOCK, Path, Paths, group_name
@@ -43,8 +44,8 @@ UNDER = absent_under, shared_under
 NAMED_BY_WORDS = (GLOBAL, MEMORY, MODULE)
 
 
-Rows = Callable[[Optional[int]], "list[Kept]"]
-"""The first so many of one grouping."""
+Rows = Callable[[Optional[int]], "tuple[list[Kept], int]"]
+"""The first so many of one grouping, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -62,25 +63,30 @@ class Kept:
     """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
     first MAX_PATHS), all objects of a type, a module by its name with its dict, a global, or a thread; ``retained``
     is what would be free without all of them. Without Python a block stands for an object. Among objects, a row
-    without an address is objects of one type that several others hold, which none of these retains: ``holders`` are
-    the paths of those that hold several of the examples, ``path`` is of an example and of at least half of them,
+    without an address is objects of one type that several others hold, which none of these retains: ``other_holders``
+    are the paths of those that hold several of the examples, ``path`` is of an example and of at least half of them,
     ``chain`` of that example alone; or a static variable of a library (GLOBAL), its data (MEMORY), or the modules of
-    one file, as ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it
-    does; those above it have no name that source code can write."""
+    one file, as ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does;
+    those above it have no name that source code can write."""
 
     address: int | None
     type: str
     count: int
-    bytes: int
+    own: int
     retained: int
     path: str | None = None
     chain: str | None = None
-    holders: list[str] = field(default_factory=list)
+    other_holders: list[str] = field(default_factory=list)
     same: list[EqualObject] = field(default_factory=list)
     absent: int = 0
     shared: int = 0
     at_most: int | None = None
     at_least: bool = False
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"bytes": "own", "holders": "other_holders"})
 
     @property
     def most(self) -> int:
@@ -90,7 +96,7 @@ class Kept:
     @property
     def inner(self) -> list[Kept]:
         """Return the objects of ``same`` as rows."""
-        return [Kept(one.address, one.type, 1, self.bytes, self.retained, one.path, one.chain) for one in self.same]
+        return [Kept(one.address, one.type, 1, self.own, self.retained, one.path, one.chain) for one in self.same]
 
     @property
     def innermost(self) -> Kept:
@@ -109,6 +115,7 @@ class Retained:
     address: int | None = None
     not_examined: int = 0
     next: list[str] = field(default_factory=list)
+    matching: int | None = None
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
@@ -121,26 +128,31 @@ def retained(heap: Heap, by: str, top: int | None) -> Retained:
         which = "a program with Python" if is_of_objects else "a program without Python"
         raise UsageError(f"heap retained: --by={by} is not for {which}: {', '.join(known)} are")
     if heap.references.graph.is_cut:
-        return _unfinished(heap, by, known[OBJECT](top) if by == OBJECT and is_of_objects else [], top)
+        return _unfinished(heap, by, known[OBJECT](top)[0] if by == OBJECT and is_of_objects else [], top)
     more = [*_small_views(heap), *_traces(heap)] if by == OBJECT and is_of_objects else []
-    return Retained(_with_absent(heap, _sorted([*known[by](top), *more], top), by))
+    rows, count = known[by](top)
+    return Retained(_with_absent(heap, _sorted([*rows, *more], top), by), matching=count + len(more))
 
 
 def _of_objects(paths: ObjectPaths) -> dict[str, Rows]:
     return {
         OBJECT: lambda top: _objects(paths, top),
-        TYPE: lambda top: _types(paths, top),
-        MODULE: lambda _top: _modules(paths),
+        TYPE: lambda _top: _all_of(_types(paths, None)),
+        MODULE: lambda _top: _all_of(_modules(paths)),
     }
 
 
 def _of_blocks(paths: Paths) -> dict[str, Rows]:
     return {
         OBJECT: lambda top: _blocks(paths, top),
-        TYPE: lambda top: _kinds(paths, top),
-        GLOBAL: lambda _top: _roots(paths, GLOBAL),
-        THREAD: lambda _top: _roots(paths, THREAD),
+        TYPE: lambda _top: _all_of(_kinds(paths, None)),
+        GLOBAL: lambda _top: _all_of(_roots(paths, GLOBAL)),
+        THREAD: lambda _top: _all_of(_roots(paths, THREAD)),
     }
+
+
+def _all_of(rows: list[Kept]) -> tuple[list[Kept], int]:
+    return rows, len(rows)
 
 
 def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
@@ -247,13 +259,15 @@ def retained_set(heap: Heap, address: int) -> Retained:
     return Retained(rows, node.address, rest, more)
 
 
-def _blocks(paths: Paths, top: int | None) -> list[Kept]:
-    found = paths.references.graph.top_blocks(top, MIN_BYTES_TOGETHER)
+def _blocks(paths: Paths, top: int | None) -> tuple[list[Kept], int]:
+    every = paths.references.graph.top_blocks(None, MIN_BYTES_TOGETHER)
+    found = every[:top]
     nodes = paths.references.nodes([kept.id for kept in found])
-    return [
+    rows = [
         Kept(node.address, paths.type_name(node), 1, node.size, kept.bytes, None, _chain(paths, node, place))
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
+    return rows, len(every)
 
 
 def _chain(paths: Paths, node: Node, place: int) -> str | None:
@@ -282,12 +296,13 @@ def _roots(paths: Paths, kind: str) -> list[Kept]:
     return [Kept(None, name, 1, 0, size) for name, size in sizes.items() if size]
 
 
-def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
+def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
     """Return the rows of objects, of data of libraries, of modules of one file, and of what several hold.
 
     Modules and their dicts have no rows (``_modules`` is about them), so that nothing is folded into them."""
     without = _of_modules(paths.references)
-    found = _top(paths, without, top)
+    every = _top(paths, without, None)
+    found = every[:top]
     nodes = paths.references.nodes([kept.id for kept in found])
     named = _Chains(paths, [node.id for node in nodes[:MAX_PATHS]])
     single = [
@@ -297,9 +312,11 @@ def _objects(paths: ObjectPaths, top: int | None) -> list[Kept]:
         for place, (node, kept) in enumerate(zip(nodes, found))
     ]
     if paths.references.graph.is_cut:
-        return single
-    libraries = list(_libraries(paths, single))
-    return _shared(paths, single, without, top) + libraries + _several(paths, without, top) + _same_file(paths)
+        return single, len(every)
+    rows, owners = _shared(paths, single, without, top)
+    several, alike = _several(paths, without, top)
+    more = [*_libraries(paths, single), *_same_file(paths)]
+    return [*rows, *more, *several], len(owners.union(kept.id for kept in every)) + len(more) + alike
 
 
 def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
@@ -426,23 +443,24 @@ def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
         yield f"modules of {file}", [node.id for module, names, _name in rows for node in (module, names)]
 
 
-def _several(paths: ObjectPaths, without: set[int], top: int | None) -> list[Kept]:
-    """Small objects that none keeps alone, such as the items of two lists, by type."""
+def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[Kept], int]:
+    """Small objects that none keeps alone, such as the items of two lists, by type, and how many rows there are."""
     graph = paths.references.graph
-    found = [
+    every = [
         row
         for row in graph.kept_by_several(without, MIN_BYTES_TOGETHER)
         if row.retained >= MIN_BYTES_TOGETHER and row.count >= MIN_COUNT_TOGETHER
-    ][: MAX_TOGETHER if top is None else top]
-    rows = []
+    ][:MAX_TOGETHER]
+    rows, found = [], every[:top]
     for row, names in zip(found, _holders(paths, [row.examples[:MAX_EXAMPLES] for row in found])):
         name = paths.kind_name(row.type_address)
         rows.append(Kept(None, name, row.count, row.bytes, row.retained, *_common_way(paths, row.examples), names))
-    return rows
+    return rows, len(every)
 
 
-def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> list[Kept]:
-    """Return the rows with what each may free at most: blocks of C code that it owns, and no object alone keeps.
+def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> tuple[list[Kept], set[int]]:
+    """Return the rows with what each may free at most: blocks of C code that it owns, and no object alone keeps; and
+    all that own some.
 
     Objects that have no row get one. An owner is the outermost object without which the block's own owner would go."""
     graph = paths.references.graph
@@ -463,13 +481,13 @@ def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | 
         names = [in_a_line(paths.path(graph.chain(other))) for other in others[:MAX_HOLDERS] if other is not None]
         if node.address in by_address:
             place = by_address[node.address]
-            rows[place] = replace(rows[place], at_most=rows[place].retained + size, holders=names)
+            rows[place] = replace(rows[place], at_most=rows[place].retained + size, other_holders=names)
             continue
         (own,), (path, chain) = graph.retained([number]), _way(paths, node)
         rows.append(
             Kept(node.address, paths.type_name(node), 1, node.size, own, path, chain, names, at_most=own + size)
         )
-    return rows
+    return rows, set(sums)
 
 
 def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.jemalloc.allocator import JemallocLibraries
@@ -24,9 +25,9 @@ class SampledRow:
     """A stack of return addresses, the innermost first, and its frames, outermost first; the address is that of its
     first block."""
 
-    addresses: list[int]
+    return_addresses: list[int]
     frames: list[StackFrame]
-    own: int
+    allocator_frames: int
     count: int
     bytes: int
     likely_count: int | None
@@ -38,8 +39,9 @@ class SampledRow:
 class SampledStacks:
     """The answer of ``heap chunks --by=stack``; the sums are over all."""
 
-    stacks: list[SampledRow]
-    kinds: int
+    sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "likely_count", "likely_bytes")
+    rows: list[SampledRow]
+    matching: int
     count: int
     bytes: int
     likely_count: int | None

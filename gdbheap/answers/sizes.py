@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from gdbheap import _native
 from gdbheap.allocators.allocator import Allocator
@@ -17,20 +17,20 @@ class SizeRow:
     """The chunks of one exact size, headers included."""
 
     size: int
+    used_count: int
+    free_count: int
     used: int
     free: int
-    used_bytes: int
-    free_bytes: int
 
 
 @dataclass(frozen=True)
 class SizeTotal:
     """Sums over sizes."""
 
+    used_count: int
+    free_count: int
     used: int
     free: int
-    used_bytes: int
-    free_bytes: int
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,52 @@ class OtherSizes:
 
 
 @dataclass(frozen=True)
+class SizeOf:
+    """The blocks of one size of an allocator; ``module``: of several of its kind the one that is meant."""
+
+    allocator: str
+    module: str | None
+    size: int
+    used_count: int
+    free_count: int
+    used: int
+    free: int
+    groups: int | None = None
+    asked: int | None = None
+    spare: int | None = None
+    freed: int | None = None
+
+
+@dataclass(frozen=True)
+class AllSizesTotal:
+    """Sums over all sizes of all allocators."""
+
+    used: int
+    free: int
+    used_count: int
+    free_count: int
+    asked: int | None = None
+    freed: int | None = None
+
+
+@dataclass(frozen=True)
+class AllSizes:
+    """The document of ``heap sizes``; ``mapped``, ``top`` and ``overhead`` are None where malloc has no such thing."""
+
+    rows: list[SizeOf]
+    total: AllSizesTotal
+    mapped_count: int | None = None
+    top: int | None = None
+    overhead: int | None = None
+
+
+@dataclass(frozen=True)
 class Sizes:
     """The answer of ``heap sizes``, ascending.
 
     Chunks in bins, fast bins and thread caches are free; mmapped chunks are used (``mapped`` of them). ``total``
-    with ``top`` (top chunks) and ``overhead`` is all that malloc has: ``heap arenas``' ``total.system``."""
+    with ``top`` (top chunks) and ``overhead`` is all that malloc has: ``heap arenas``' ``total.system``. ``allocator``:
+    whose sizes these are, None where only ``others`` are there."""
 
     sizes: list[SizeRow]
     total: SizeTotal
@@ -78,6 +119,19 @@ class Sizes:
     top: int
     overhead: int
     others: list[OtherSizes] = field(default_factory=list)
+    allocator: str | None = None
+
+    def as_document(self) -> AllSizes:
+        """All allocators' sizes in one list."""
+        own = [SizeOf(self.allocator or "", None, *vars(row).values()) for row in self.sizes]
+        rows = own + [_size_of(found, row) for found in self.others for row in found.sizes]
+        names = [field.name for field in fields(AllSizesTotal)][:4]
+        sums = [self.total, *(found.total for found in self.others)]
+        more = [_sum(getattr(found, name) for found in self.others) for name in ("asked", "freed")]
+        total = AllSizesTotal(*(sum(getattr(one, name) for one in sums) for name in names), *more)
+        if self.allocator is None:
+            return AllSizes(rows, total)
+        return AllSizes(rows, total, self.mapped, self.top, self.overhead)
 
     @property
     def ranges(self) -> list[SizeRange]:
@@ -107,7 +161,11 @@ def sizes(heap: Heap) -> Sizes:
     overhead = sum(arena[state][1] for arena in sums for state in ("fencepost", "foreign", "unexplained"))
     overhead += sum(glibc.unwalked(index) for index in range(len(sums)))
     overhead += sum(chunk.chunk - chunk.base for chunk in mapped)
-    return Sizes(sized, _total(sized), len(mapped), top, overhead, others)
+    return Sizes(sized, _total(sized), len(mapped), top, overhead, others, found.name)
+
+
+def _size_of(found: OtherSizes, row: OtherSizeRow) -> SizeOf:
+    return SizeOf(found.allocator, found.module, **vars(row))
 
 
 def _others(allocator: Allocator) -> list[OtherSizes]:
@@ -119,7 +177,8 @@ def _others(allocator: Allocator) -> list[OtherSizes]:
 def _of_one(allocator: Allocator, index: int, owner: str) -> OtherSizes:
     sized = [
         OtherSizeRow(
-            row.size, row.used, row.free, row.size * row.used, row.size * row.free, row.groups, row.asked, row.spare,
+            row.size, row.used_count, row.free_count, row.size * row.used_count, row.size * row.free_count, row.groups,
+            row.asked, row.spare,
             row.freed,
         )
         for row in allocator.size_classes(index)
@@ -154,6 +213,6 @@ def _sum(values: Iterable[int | None]) -> int | None:
 def _total(rows: Iterable[SizeRow]) -> SizeTotal:
     sums = [0, 0, 0, 0]
     for row in rows:
-        for place, value in enumerate((row.used, row.free, row.used_bytes, row.free_bytes)):
+        for place, value in enumerate((row.used_count, row.free_count, row.used, row.free)):
             sums[place] += value
     return SizeTotal(*sums)

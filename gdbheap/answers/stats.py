@@ -22,7 +22,7 @@ _FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
 class StatsRow:
     """One figure."""
 
-    arena: str
+    arena_name: str
     what: str
     theirs: int
     ours: int

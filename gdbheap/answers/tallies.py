@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent_types import absent_of
@@ -22,18 +23,21 @@ class TallyRow:
 
     key: int | str
     count: int
-    bytes: int
+    own: int
 
 
 @dataclass(frozen=True)
 class Tallies:
-    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``by``); the sums are over all rows."""
+    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``tally_of``); the sums are over all
+    rows."""
 
-    by: str
+    sums: ClassVar[tuple[str, ...]] = ("count", "own", "absent")
+    tally_of: str
     rows: list[TallyRow]
     count: int
-    bytes: int
+    own: int
     absent: int = 0
+    matching: int | None = None
 
 
 def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
@@ -41,9 +45,9 @@ def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, to
     block, by len(), or by their type's module. Objects without a length are in no row of ``length``. Raises NotAPython,
     Unsupported, or UsageError where no type that matches has a length."""
     rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
-    rows.sort(key=lambda row: (-(row.count if by_count else row.bytes), str(row.key)))
-    count, size = sum(row.count for row in rows), sum(row.bytes for row in rows)
-    return Tallies(by, rows[:top], count, size, absent_of(heap, pattern))
+    rows.sort(key=lambda row: (-(row.count if by_count else row.own), str(row.key)))
+    count, size = sum(row.count for row in rows), sum(row.own for row in rows)
+    return Tallies(by, rows[:top], count, size, absent_of(heap, pattern), len(rows))
 
 
 def _by_module(heap: Heap, pattern: str | None) -> list[TallyRow]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from gdbheap.contents.python.running.coroutines import (
     GENERATORS,
@@ -50,7 +51,7 @@ class Waiting:
     type: str
     name: str | None
     state: str
-    chain: tuple[Step, ...]
+    waits: tuple[Step, ...]
     waits_for: str | None
     awaits: int | None
     bytes: int
@@ -58,7 +59,7 @@ class Waiting:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for those that wait alike."""
-        return self.kind, self.type, self.state, self.chain, self.waits_for
+        return self.kind, self.type, self.state, self.waits, self.waits_for
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Row:
     count: int
     bytes: int
     retained: int | None
-    chain: tuple[Step, ...]
+    waits: tuple[Step, ...]
     waits_for: str | None
     address: int
 
@@ -85,8 +86,10 @@ class Row:
 class Tasks:
     """The answer of ``heap tasks``: a row for each group of those that wait alike, the most numerous first."""
 
+    sums: ClassVar[tuple[str, ...]] = ("count", "bytes")
     rows: list[Row]
-    count: dict[str, int]
+    kinds: dict[str, int]
+    count: int
     bytes: int
     unreadable: int
 
@@ -95,8 +98,10 @@ class Tasks:
 class Listed:
     """The answer of ``heap tasks --list``: each one, the first ``--top`` of them; the other fields are about all."""
 
-    tasks: list[Waiting]
-    count: dict[str, int]
+    sums: ClassVar[tuple[str, ...]] = ("bytes",)
+    rows: list[Waiting]
+    kinds: dict[str, int]
+    count: int
     bytes: int
     unreadable: int
 
@@ -111,7 +116,7 @@ def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> T
     if retained:
         rows = [replace(row, retained=size) for row, size in zip(rows, _retained(heap, finder, groups.values()))]
     rows.sort(key=lambda row: (-row.count, row.coroutine, row.address))
-    return Tasks(rows, _counts(found), sum(one.bytes for one in found), finder.unreadable)
+    return Tasks(rows, _counts(found), len(found), sum(one.bytes for one in found), finder.unreadable)
 
 
 def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top: int | None = None) -> Listed:
@@ -122,7 +127,7 @@ def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top
     shown = [
         one if contents or one.name is None else replace(one, name=hidden("str", len(one.name))) for one in found[:top]
     ]
-    return Listed(shown, _counts(found), sum(one.bytes for one in found), finder.unreadable)
+    return Listed(shown, _counts(found), len(found), sum(one.bytes for one in found), finder.unreadable)
 
 
 def _counts(found: Sequence[Waiting]) -> dict[str, int]:
@@ -134,11 +139,11 @@ def _counts(found: Sequence[Waiting]) -> dict[str, int]:
 
 def _row(group: Sequence[Waiting]) -> Row:
     first = min(group, key=lambda one: one.address)
-    outer = first.chain[0] if first.chain else Step(first.type, "", None)
+    outer = first.waits[0] if first.waits else Step(first.type, "", None)
     size = sum(one.bytes for one in group)
     return Row(
         first.kind, first.type, outer.function, outer.file, outer.line, first.state, len(group), size, None,
-        first.chain, first.waits_for, first.address,
+        first.waits, first.waits_for, first.address,
     )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class Running:
     function: str
     file: str
     line: int | None
-    size: int
+    bytes: int
     locals: list[Variable]
     retained: int = 0
 
@@ -49,15 +49,15 @@ class PythonThread:
 
     tid: int | None
     name: str
-    frames: list[Running]
-    kept: int
+    running: list[Running]
+    retained: int
 
 
 @dataclass(frozen=True)
 class Threads:
     """The answer of ``heap threads``."""
 
-    threads: list[PythonThread]
+    rows: list[PythonThread]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ThreadLines:
 
     tid: int | None
     name: str
-    frames: list[Line]
+    running: list[Line]
 
 
 def thread_lines(heap: Heap) -> list[ThreadLines]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.allocators.glibc.trim import ArenaTrim, Trim
+from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.machines.machine import LARGEST_SIZE
 from gdbheap.targets.target import Target
@@ -16,16 +17,25 @@ MAX_PAD = LARGEST_SIZE
 
 
 def trim(heap: Heap, pad: int = 0) -> Trim:
-    """What ``malloc_trim(pad)`` would give back. Raises Unsupported without glibc's malloc."""
-    return heap.allocator(GlibcAllocator).predict(pad)
+    """What ``malloc_trim(pad)`` would give back. Raises Unsupported without glibc's malloc, and where another one
+    serves instead."""
+    found = heap.allocator(GlibcAllocator)
+    other = heap.other_allocator
+    serving = [one.title for one in heap.standing_in] or ([other.title] if other is not None else [])
+    if found.idle and serving:
+        raise Unsupported(
+            f"{' and '.join(serving)} serves in malloc's place, whose malloc_trim() has nothing to give back: 'heap' "
+            "says what is free and what would give it back, 'heap arenas' where it waits"
+        )
+    return found.predict(pad)
 
 
 def compared(asked: Trim, before: Heap, after: Target, released: bool) -> Trim:
     """``asked`` beside what happened: the target as it was and as it is after the call."""
     sizes = _anonymous(before.target), _anonymous(after)
-    arenas = [replace(arena, actual=_shrunk(before, after, arena.index)) for arena in asked.arenas]
+    arenas = [replace(arena, actual=_shrunk(before, after, arena.index)) for arena in asked.rows]
     actual = sizes[0] - sizes[1] if sizes[0] is not None and sizes[1] is not None else None
-    return replace(asked, actual=actual, arenas=arenas, before=sizes[0], after=sizes[1], released=released)
+    return replace(asked, actual=actual, rows=arenas, rss_before=sizes[0], rss_after=sizes[1], has_released=released)
 
 
 def _anonymous(target: Target) -> int | None:

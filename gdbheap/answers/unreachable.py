@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gdbheap import _native
 from gdbheap.answers.accounting.absent import BlockBytes, absent_memory
@@ -92,6 +92,15 @@ class Closing:
 
 
 @dataclass(frozen=True)
+class LostTotal:
+    """What is in all groups together: objects, and blocks that are none."""
+
+    objects: int
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Unreachable:
     """The answer of ``heap unreachable``, by group, largest first; heads only where there is no Python."""
 
@@ -108,10 +117,21 @@ class Unreachable:
     not_examined: int = 0
     next: list[str] = field(default_factory=list)
     absent: int = 0
+    total: LostTotal | None = None
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
     """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
+    found = _unreachable(heap, listed)
+    objects, blocks = (found.cycles, found.lost_references), (found.lost_blocks, found.doubtful)
+    total = LostTotal(
+        sum(one.objects for one in objects), sum(one.blocks for one in blocks),
+        sum(one.bytes for one in (*objects, *blocks)),
+    )  # fmt: skip
+    return replace(found, total=total)
+
+
+def _unreachable(heap: Heap, listed: int) -> Unreachable:
     references = heap.references
     if references.graph.is_cut:
         return _unfinished(heap, listed)

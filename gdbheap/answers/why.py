@@ -10,7 +10,7 @@ from gdbheap.answers.accounting.absent import absent_under
 from gdbheap.answers.accounting.traced import name_tables
 from gdbheap.answers.accounting.unfinished import finishing, not_examined
 from gdbheap.errors import UsageError
-from gdbheap.graph.nodes import Node
+from gdbheap.graph.nodes import Node, Nodes
 from gdbheap.graph.paths import STEPS_AT_EACH_END, Step
 from gdbheap.heap import Heap
 
@@ -31,6 +31,13 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class WhyStep(Step):
+    """A step of the chain; ``certain``: whether all references up to it are known."""
+
+    certain: bool
+
+
+@dataclass(frozen=True)
 class Why:
     """The answer of ``heap why``: a shortest chain from a root to the object, over known references where there are
     any, and its dominators, of many those at both ends; buffers between those that are named count in
@@ -39,8 +46,8 @@ class Why:
 
     address: int
     type: str
-    chain: list[Step]
-    length: int
+    rows: list[WhyStep]
+    count: int
     expression: str | None
     certain: bool
     dominators: list[Holder]
@@ -64,16 +71,26 @@ def why(heap: Heap, address: int) -> Why:
     numbers = references.graph.chain(node.id)
     path = paths.path(numbers)
     certain = bool(numbers) and references.is_certain(node.id)
-    holders, count = _dominators(heap, node) if numbers else ([], 0)
+    holders, count = dominators_of(heap, node) if numbers else ([], 0)
     (own,) = references.graph.retained([node.id])
-    found = path.steps, path.length, path.expression, certain, holders, count, own, heap.target.lacking
+    steps = [
+        WhyStep(step.address, step.type, step.edge, certain or _is_certain(references, step.address))
+        for step in path.steps
+    ]
+    found = steps, path.length, path.expression, certain, holders, count, own, heap.target.lacking
     absent = absent_under(heap, lambda number: number if number == node.id else None)[node.id]
     rest, more = not_examined(references), finishing(heap, references, "why", f"{address:#x}")
     told = Why(node.address, paths.type_name(node), *found, absent=absent)
     return replace(told, at_least=references.graph.is_cut, not_examined=rest, next=more)
 
 
-def _dominators(heap: Heap, node: Node) -> tuple[list[Holder], int]:
+def _is_certain(references: Nodes, address: int) -> bool:
+    """Whether the references are known by which a step is reached. A root is where they begin."""
+    number = references.graph.find(address)
+    return number is None or references.is_certain(number)
+
+
+def dominators_of(heap: Heap, node: Node) -> tuple[list[Holder], int]:
     """The objects without any one of which it would be free, of many as many at one end as at the other, and how many
     there are."""
     graph, paths = heap.references.graph, heap.paths

@@ -41,12 +41,12 @@ class Difference:
         self._found = found
 
     def __str__(self) -> str:
-        style = Style(rss=self._found.looks[-1].rss, command=IN_SHELL)
+        style = Style(rss=self._found.compared[-1].rss, command=IN_SHELL)
         found = printable_record(self._found)
         return render(found, found, MOST_SHOWN, style)
 
     def __repr__(self) -> str:
-        return f"<gdbheap.Difference of {len(self._found.looks)} looks>"
+        return f"<gdbheap.Difference of {len(self._found.compared)} looks>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -69,7 +69,7 @@ class Difference:
     @property
     def seconds(self) -> float:
         """From the first look to the last."""
-        return self._found.looks[-1].time - self._found.looks[0].time
+        return self._found.compared[-1].time - self._found.compared[0].time
 
     @property
     def same_process(self) -> bool:
@@ -85,7 +85,7 @@ class Difference:
     @property
     def types(self) -> Table[Change]:
         """The types that changed, with their buffers; those that grew the most first."""
-        rows = (Change(row.type, row.together, row.looks[0], row.looks[-1], row.count) for row in self._found.types)
+        rows = (Change(row.type, row.bytes, row.looks[0], row.looks[-1], row.count) for row in self._found.types)
         return Table(rows, Change)
 
     @property

@@ -88,7 +88,7 @@ def owner_of(found: at.At) -> Owner | None:
 
 def referrer_of(heap: Knows, found: refs.Referrer) -> Referrer:
     """Who points to an object."""
-    return Referrer(found.address, found.type, found.edge, found.exact, heap)
+    return Referrer(found.address, found.type, found.edge, found.certain, heap)
 
 
 def holder_of(found: MainHolder) -> Holder:
@@ -119,9 +119,9 @@ def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
     if isinstance(found, block_kinds.KindRow):
         return TypeRow(found.type, found.count, found.bytes, 0, found.bytes)
     buffers = found.buffers + found.mapped
-    return TypeRow(found.type, found.count, found.bytes, buffers, found.bytes + buffers)
+    return TypeRow(found.type, found.count, found.own, buffers, found.own + buffers)
 
 
 def retained_of(found: retained.Kept) -> Retained:
     """A row of what retains the most."""
-    return Retained(found.address, found.type, found.count, found.bytes, found.retained, found.path or found.chain)
+    return Retained(found.address, found.type, found.count, found.own, found.retained, found.path or found.chain)

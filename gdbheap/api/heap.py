@@ -167,13 +167,13 @@ class Heap:
         if look is not None:
             if look.snapshot.objects is None:
                 raise self._reading.lacks("types of a program without Python")
-            rows: list[Any] = look.snapshot.objects.types
+            rows: list[Any] = look.snapshot.objects.rows
         else:
             with self._reading.asked() as heap:
                 try:
-                    rows = pyobjects.pyobjects(heap, most=0).types
+                    rows = pyobjects.pyobjects(heap, most=0).rows
                 except NotAPython:
-                    rows = block_kinds.block_kinds(heap).types
+                    rows = block_kinds.block_kinds(heap).rows
         return Table(map(converting.type_of, rows[:top]), TypeRow, len(rows))
 
     def retained(self, by: str = "object", top: int | None = MOST_RETAINED) -> Table[Retained]:
@@ -211,7 +211,7 @@ class Heap:
         selection = chunks.Selection(states, size_of(min), None if max is None else size_of(max), None, type)
         with self._reading.asked("blocks") as heap:
             found = chunks.chunks(heap, selection, "size", top)
-        return Table(converting.blocks_of(self._reading, found.chunks), Block, found.count)
+        return Table(converting.blocks_of(self._reading, found.rows), Block, found.count)
 
     def holes(self, min: Size = MIB, top: int | None = None) -> Table[Hole]:
         """Free memory that is not given back: holes of at least ``min`` bytes, the largest first; the first ``top``.
@@ -220,11 +220,11 @@ class Heap:
         if look is not None:
             if look.snapshot.holes is None:
                 raise self._reading.lacks("holes")
-            rows = [hole for hole in look.snapshot.holes.holes if hole.size >= least]
+            rows = [hole for hole in look.snapshot.holes.rows if hole.size >= least]
             return Table(map(converting.hole_of, rows[:top]), Hole, len(rows))
         with self._reading.asked() as heap:
             found = holes.holes(heap, least, top)
-        return Table(map(converting.hole_of, found.holes), Hole, found.count)
+        return Table(map(converting.hole_of, found.rows), Hole, found.count)
 
     def block_at(self, address: int) -> Block:
         """The block that holds an address. Raises UsageError where there is none."""

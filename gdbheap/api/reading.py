@@ -92,7 +92,7 @@ class Reading:
         """Who points to what is at an address."""
         with self.asked("references") as heap:
             found = refs.refs(heap, address, top)
-        return Table((converting.referrer_of(self, row) for row in found.referrers), Referrer, found.count)
+        return Table((converting.referrer_of(self, row) for row in found.rows), Referrer, found.count)
 
     def object_at(self, address: int) -> Object:
         """The object whose block holds an address; where no object of Python is there, the used block, by what it is.

@@ -45,8 +45,8 @@ def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
         size,
         found.time,
         len(found.ledger.ledger),
-        len(found.objects.types) if found.objects else 0,
-        len(found.holes.holes) if found.holes else 0,
+        len(found.objects.rows) if found.objects else 0,
+        len(found.holes.rows) if found.holes else 0,
         None if found.owners is None else len(found.owners),
         None if found.blocks is None else sum(found.blocks.counts),
     )

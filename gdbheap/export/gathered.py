@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from gdbheap import __version__, _native
-from gdbheap.answers.arenas import arenas
+from gdbheap.answers.arenas import Arena, arenas
 from gdbheap.answers.holes import bare_holes
 from gdbheap.answers.mappings import mappings
-from gdbheap.answers.pyobjects import pyobjects
+from gdbheap.answers.pyobjects import TypeRow, pyobjects
 from gdbheap.contents.cxx.kinds import Structures, kind_texts
 from gdbheap.contents.python.names.holder_names import HolderNames
 from gdbheap.errors import Unsupported, UsageError, or_none
@@ -84,10 +84,10 @@ def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gath
         "ledger": lambda: _ledger_rows(kept.ledger),
         "findings": lambda: _finding_rows(kept.ledger, words),
         "mappings": lambda: None if kept.mappings is None else _named("mappings", kept.mappings),
-        "arenas": lambda: None if kept.arenas is None else _named("arenas", kept.arenas.arenas),
+        "arenas": lambda: None if kept.arenas is None else _arena_rows(kept.arenas.arenas),
         "threads": lambda: [(one.tid, one.name or None, None, None, None) for one in kept.threads],
-        "holes": lambda: None if kept.holes is None else list(map(_hole_row, kept.holes.holes)),
-        "types": lambda: None if kept.objects is None else _named("types", kept.objects.types),
+        "holes": lambda: None if kept.holes is None else list(map(_hole_row, kept.holes.rows)),
+        "types": lambda: None if kept.objects is None else _type_rows(kept.objects.rows),
     }
     if not wanted:
         raise UsageError("a snapshot has no graph of references: export the process, or the core")
@@ -119,7 +119,7 @@ def _identity(
 ) -> Sequence[Any]:
     names = ("host", "boot_id", "container", "kind", "pid", "start_time", "exe", "core", "python", "glibc")
     known = [target.get(name) for name in names]
-    return [when, *known, version, found.rss.bytes, found.rss.swap, limit, found.trim, damage, partial]
+    return [when, *known, version, found.rss.bytes, found.rss.swapped, limit, found.trim, damage, partial]
 
 
 def _ledger_rows(found: Ledger) -> Rows:
@@ -137,6 +137,15 @@ def _named(table: str, records: Sequence[object]) -> Rows:
     """Records whose fields are the table's columns."""
     names = table_of(table).names
     return [[getattr(record, name) for name in names] for record in records]
+
+
+def _arena_rows(rows: Sequence[Arena]) -> Rows:
+    named = {"used_chunks": "used_count", "free_chunks": "free_count"}
+    return [[getattr(row, named.get(name, name)) for name in table_of("arenas").names] for row in rows]
+
+
+def _type_rows(rows: Sequence[TypeRow]) -> Rows:
+    return [(row.type, row.count, row.own, row.buffers, row.reached) for row in rows]
 
 
 def _hole_row(hole: Any) -> Sequence[Any]:
@@ -240,7 +249,7 @@ class _Maker:
         return _named("mappings", mappings(self.heap.target))
 
     def _arenas(self) -> Rows:
-        return _named("arenas", arenas(self.heap).arenas)
+        return _arena_rows(arenas(self.heap).arenas)
 
     def _threads(self) -> Rows:
         stacks = {stack.tid: stack for stack in self.heap.stacks}
@@ -258,7 +267,7 @@ class _Maker:
         return [_hole_row(hole) for hole in bare_holes(self.heap, SMALLEST_HOLE)]
 
     def _types(self) -> Rows:
-        found = _named("types", pyobjects(self.heap, most=0).types) if self.heap.python.is_known else []
+        found = _type_rows(pyobjects(self.heap, most=0).rows) if self.heap.python.is_known else []
         sums: dict[str, list[int]] = {}
         for each in self._structures.sums if self._structures is not None else ():
             row = sums.setdefault(each.kind.text, [0, 0])

@@ -47,7 +47,7 @@ class TableFile:
     """A table that was written; its file is below the folder."""
 
     name: str
-    rows: int
+    row_count: int
     file: str
     size: int
 
@@ -56,10 +56,10 @@ class TableFile:
 class Exported:
     """The answer of ``gdbheap export``."""
 
-    path: str
+    folder: str
     format: str
-    looks: int
-    tables: list[TableFile]
+    look_count: int
+    rows: list[TableFile]
     left_out: list[str] = field(default_factory=list)
 
     @property
@@ -133,7 +133,7 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms
         written.sort(key=lambda table: table.name == SNAPSHOTS)
         places = {_destination(table, values): table for table in written}
         put(path, {place: os.path.join(folder, table.file) for place, table in places.items()}, terms.mode)
-    return [TableFile(table.name, table.rows, place, table.size) for place, table in places.items()]
+    return [TableFile(table.name, table.row_count, place, table.size) for place, table in places.items()]
 
 
 def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:

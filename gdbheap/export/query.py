@@ -62,7 +62,7 @@ class QueryColumn:
     """A column of an answer, and DuckDB's type of it."""
 
     name: str
-    type: str
+    sql_type: str
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ About = Literal["large-holes", "tops", "thread-tops", "huge-pages"]
 @dataclass(frozen=True)
 class Setting:
     """One setting of malloc, by a variable of its own or in GLIBC_TUNABLES. ``how``: "set", "default" or "risen".
-    ``about``: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory in them)."""
+    ``memory``: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory in them)."""
 
     name: str
     value: str | None
@@ -35,7 +35,7 @@ class Setting:
     in_force: int
     how: Origin
     took: bool | None
-    about: About
+    memory: About
     bytes: int | None
 
 
@@ -54,9 +54,9 @@ class CheckAdvice:
     advise a setting now."""
 
     settings: list[Setting]
-    others: list[Other]
+    other_settings: list[Other]
     findings: list[Finding]
-    environment: bool
+    knows_environment: bool
     heeded: list[str] = field(default_factory=list)
 
 

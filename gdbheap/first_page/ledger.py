@@ -5,7 +5,7 @@ Each line also says what it has in whole pages (see ``partition``): of free memo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from gdbheap.answers.accounting.partition import (
 )
 from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
+from gdbheap.documents import renamed_keys
 from gdbheap.findings import Evidence, Finding, findings, ordered, placed
 from gdbheap.findings.holder.rule import LEFT, MainHolder, with_room
 from gdbheap.findings.leak_like.rule import with_holders
@@ -85,9 +86,35 @@ class Rss:
     """Resident and swapped bytes, as the kernel says."""
 
     bytes: int | None
-    swap: int | None
+    swapped: int | None
     source: str
-    lazy: int | None = None
+    lazily_freed: int | None = None
+    anonymous: int | None = None
+    file_clean: int | None = None
+    file_dirty: int | None = None
+    shared: int | None = None
+    locked: int | None = None
+    huge_pages: int | None = None
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"swap": "swapped", "lazy": "lazily_freed"})
+
+
+def rss_of(known: Known) -> Rss:
+    """What the kernel says. Anonymous pages that were not given back have been written to, and so was shared memory:
+    what is dirty beyond both is pages of files."""
+    file = dirty = None
+    if known.bytes is not None and known.anonymous is not None and known.shmem is not None:
+        file = max(0, known.bytes - known.anonymous - known.shmem)
+        if known.dirty is not None:
+            dirty = min(file, max(0, known.dirty - (known.anonymous - (known.lazy or 0)) - known.shmem))
+    clean = None if file is None or dirty is None else file - dirty
+    return Rss(
+        known.bytes, known.swap, known.source, known.lazy, known.anonymous, clean, dirty, known.shmem, known.locked,
+        known.huge,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -113,6 +140,30 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Page:
+    """The document of ``heap``."""
+
+    verdict: str
+    rss: Rss
+    in_use: int | None
+    free: int | None
+    reclaimable: int | None
+    holders: list[MainHolder]
+    findings: list[Finding]
+    next: list[str]
+    ledger: list[Line]
+    program: str
+    summary: Summary | None
+    control_group: Container | None
+    not_looked: int | None
+    not_examined: int
+    imported: MainHolder | None
+    abort: Abort | None
+    since: Since | None
+    meanwhile: Meanwhile | None
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The answer of ``heap``."""
 
@@ -134,6 +185,16 @@ class Ledger:
     since: Since | None = None
     meanwhile: Meanwhile | None = None
 
+    def as_document(self) -> Page:
+        """What is in use and free over all allocators, beside the rest."""
+        told = self.summary
+        return Page(
+            self.verdict, self.rss, told.used if told else None, told.free if told else None,
+            told.returnable if told else None, self.holders, self.findings, self.next, self.ledger, self.program,
+            told, self.container, self.not_looked, self.not_examined, self.imported, self.abort, self.since,
+            self.meanwhile,
+        )  # fmt: skip
+
     @property
     def looks_past(self) -> bool:
         """Whether nothing looked into more than half of the memory that is not files', nor given back by MADV_FREE: its
@@ -147,7 +208,7 @@ class Ledger:
         line = rows.get(unknown.id, rows.get(unknown.id.rpartition(".")[0], 0))
         own = unknown.bytes if unknown.bytes is not None else line
         roots = [line.id for line in self.ledger if line.parent is None and line.id not in (FIRST[0][0], MISSING)]
-        return 2 * own > sum(rows[root] for root in roots) - (self.rss.lazy or 0)
+        return 2 * own > sum(rows[root] for root in roots) - (self.rss.lazily_freed or 0)
 
     @property
     def is_blind(self) -> bool:
@@ -180,7 +241,7 @@ def ledger_and_holders(
     states = line_states(heap.allocators)
     lines = [_line(heap, name, sums, states) for name in _names(heap, sums, detail)]
     known = heap.target.rss
-    rss = Rss(known.bytes, known.swap, known.source, known.lazy)
+    rss = rss_of(known)
     shown = [line for line in lines if line.virtual or not line.parent]
     trim = evidence.trim.predicted if evidence.trim else None
     found = findings(evidence)
@@ -214,7 +275,7 @@ def without_memory(process: Named) -> Ledger:
     folder = open_folder(process)
     usage = usage_of(folder)
     known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
-    rss = Rss(usage.rss, usage.swap, known.source)
+    rss = rss_of(known)
     group = find_group(folder.place)
     return Ledger(rss, [], [], container=container(group, known), program=program_of(folder), pid=folder.pid)
 

@@ -5,7 +5,9 @@ Everything is summed from the owners of ``partition``, by the states of the allo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from gdbheap.allocators.allocator import Allocator, Kept, State
 from gdbheap.allocators.finding import MALLOC
@@ -22,6 +24,7 @@ from gdbheap.answers.accounting.partition import (
     total,
 )
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
+from gdbheap.documents import renamed_keys
 from gdbheap.findings import Evidence
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
@@ -38,16 +41,23 @@ class Unknown:
     """Resident memory that nothing walks, without what was given back by MADV_FREE: of an allocator or a runtime
     with whatever else may be its memory, or other anonymous memory. ``name`` is "" where none is known."""
 
+    keys: ClassVar[dict[str, str]] = {"own": "is_certain"}
     id: str
     name: str
     bytes: int | None
     own: bool = False
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"own": "is_certain"})
 
 
 @dataclass(frozen=True)
 class Summary:
     """What is used and what is free, over all allocators."""
 
+    keys: ClassVar[dict[str, str]] = {"kept": "stays", "unknown": "not_walked"}
     used: int
     used_resident: int | None
     free: int
@@ -59,6 +69,11 @@ class Summary:
     whole: int | None = None
     outside: int = 0
     stacks_left: int = 0
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"kept": "stays", "unknown": "not_walked"})
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:

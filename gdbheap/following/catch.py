@@ -32,7 +32,7 @@ class Caught:
     tid: int
     function: str
     address: int | None
-    size: int | None
+    asked: int | None
     grown: int | None
     frames: list[StackFrame]
 
@@ -43,8 +43,8 @@ class Catch:
 
     pid: int
     seconds: float
-    calls: list[Caught]
-    end: str
+    rows: list[Caught]
+    why_ended: str
     cost: Cost
 
 

@@ -87,9 +87,9 @@ class Unseen:
     """What the mappings show at the end and the calls that were seen do not explain; for the growth of stacks there
     is no call."""
 
-    grown: int
-    gone: int
-    stacks: int
+    came: int
+    went: int
+    by_stacks: int
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class Growth:
     brk: Counted
     mmap: Counted
     operations: list[Operation]
-    stacks: list[GrowthStack]
+    sites: list[GrowthStack]
     unseen: Unseen | None
     cost: Cost
-    end: str
+    why_ended: str
     places: int
     unpatched: int
     status: int | None

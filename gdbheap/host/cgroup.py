@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from gdbheap.documents import renamed_keys
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
 from gdbheap.host.procfs import PROC
 
@@ -33,14 +35,19 @@ KERNELS_PARTS = ("slab", "kernel_stack", "pagetables", "percpu", "sock")
 
 @dataclass(frozen=True)
 class Pressure:
-    """For how long tasks waited for memory; ``of``: "group", or "machine" where groups have no such figures (version
+    """For how long tasks waited for memory; ``scope``: "group", or "machine" where groups have no such figures (version
     1)."""
 
-    of: str
+    scope: str
     some: tuple[float, ...]
     full: tuple[float, ...]
     some_seconds: float
     full_seconds: float
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"of": "scope"})
 
 
 @dataclass(frozen=True)

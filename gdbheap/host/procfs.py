@@ -55,7 +55,8 @@ class Rss:
     which counts as one. ``shared``: whether other processes may have some of its changed pages too, as after fork().
     ``huge``: of the resident bytes those in huge pages that the kernel made of ordinary memory (AnonHugePages).
     ``lazy``: of the anonymous ones those that were given back by madvise(MADV_FREE), and that the kernel takes when it
-    needs them (LazyFree).
+    needs them (LazyFree). ``dirty``: of all resident ones those that were written to since they were read; ``locked``:
+    those that mlock() keeps there; ``shmem``: those of shared memory (RssShmem).
     """
 
     bytes: int | None
@@ -67,6 +68,9 @@ class Rss:
     proportional: int | None = None
     huge: int | None = None
     lazy: int | None = None
+    dirty: int | None = None
+    locked: int | None = None
+    shmem: int | None = None
 
 
 class ProcessFolder:
@@ -277,7 +281,10 @@ def parse_rollup(text: bytes) -> Rss | None:
         return None
     reserved = sum(kib(fields.get(name)) or 0 for name in ("Private_Hugetlb", "Shared_Hugetlb"))
     source = "smaps_rollup: Rss and Hugetlb" if reserved else "smaps_rollup"
-    return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge, lazy)
+    parts = [kib(fields.get(name)) for name in ("Private_Dirty", "Shared_Dirty")]
+    dirty = None if None in parts else sum(part or 0 for part in parts)
+    locked = kib(fields.get("Locked"))
+    return Rss(rss + reserved, swap, source, False, anonymous, shared, proportional, huge, lazy, dirty, locked)
 
 
 def stat_fields(stat: bytes) -> list[str]:

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from gdbheap._native import hold_known, walk_to_file
+from gdbheap.documents import renamed_keys
 from gdbheap.host.aside import do_aside
 from gdbheap.host.file_systems import device_of_memory, find_answering, is_trusted, mounter_of, own_mounts
 from gdbheap.host.mounts import Mount, at_and_above, device_name, parse_mounts
@@ -34,9 +36,14 @@ MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
 class TmpfsFile:
     """A file in tmpfs."""
 
-    path: str
+    file: str
     size: int
     bytes: int
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"path": "file"})
 
 
 def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
@@ -69,7 +76,7 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
 
     # Another user may keep the lock of a folder.
     do_aside(look, lambda: search.entries)
-    return sorted(search.found, key=lambda file: (-file.bytes, file.path))
+    return sorted(search.found, key=lambda file: (-file.bytes, file.file))
 
 
 def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:

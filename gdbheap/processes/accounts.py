@@ -24,7 +24,7 @@ class HeapSums:
     looked: int
     in_use: int
     free: int
-    trim: int
+    reclaimable: int
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Program(ProgramSums):
 class Table:
     """The programs, and the sums over all."""
 
-    programs: list[Program]
+    rows: list[Program]
     total: ProgramSums
     refused: int
     left_out: Sequence[str] = ()
@@ -68,7 +68,7 @@ def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None =
     """The programs whose name, or script, has a match of ``pattern`` in it, the largest first."""
     found = summed(rows, pattern.search if pattern is not None else None)
     total = ProgramSums(*_sizes(found.total))
-    return Table([_program(one) for one in found.programs], total, found.refused)
+    return Table([_program(one) for one in found.rows], total, found.refused)
 
 
 def _program(one: Sums) -> Program:

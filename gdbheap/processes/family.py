@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from gdbheap._native import ProcessAccount, Stop
 from gdbheap.answers.pyobjects import pyobjects
@@ -66,12 +66,12 @@ class Member:
     """A process. ``verdict`` and ``holders``: as of its first page, "" and none where its heap was not looked into."""
 
     pid: int
-    parent: int
+    parent_pid: int
     program: str
     rss: int | None
     pss: int | None
     uss: int | None
-    swap: int | None
+    swapped: int | None
     heap: HeapUse | None = None
     beside: int | None = None
     written: Written | None = None
@@ -90,7 +90,7 @@ class Sums:
     pss: int
     uss: int
     shared: int
-    swap: int
+    swapped: int
 
 
 @dataclass(frozen=True)
@@ -101,29 +101,34 @@ class Advice:
     id: Literal["freeze", "preload"]
     saves: int
     workers: int
-    at_most: int | None = None
-    at_least: int | None = None
+    most_saved: int | None = None
+    least_saved: int | None = None
 
 
 @dataclass(frozen=True)
 class Family:
     """The answer of ``gdbheap processes``."""
 
-    processes: list[Member]
+    rows: list[Member]
     total: Sums
     written: Written | None
     types: list[TypeCounts]
-    advice: list[Advice]
+    savings: list[Advice]
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """What a document is about."""
+        return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
     def ok(self) -> bool:
         """Whether all is known that was asked for."""
-        return all(member.note is None for member in self.processes)
+        return all(member.note is None for member in self.rows)
 
     @property
     def is_refused(self) -> bool:
         """Whether the kernel lets us read the memory of none, though some are there."""
-        return not self.total.processes and any(member.note == NOT_READ for member in self.processes)
+        return not self.total.processes and any(member.note == NOT_READ for member in self.rows)
 
 
 @dataclass
@@ -172,14 +177,16 @@ def family(
     if not quick:
         known = [member for member in members if member.pss is not None]
         looks.beside = _relatives(known, held)
-        looks.forking = {member.parent for member in known if looks.beside.get(member.pid) == member.parent}
+        looks.forking = {member.parent_pid for member in known if looks.beside.get(member.pid) == member.parent_pid}
         looked = {member.pid: _looked(member, looks) for member in known}
         members = [looked.get(member.pid, member) for member in members]
     members.sort(key=lambda member: -(member.rss or 0))
     compared = [member for member in members if member.written is not None]
     written = total_written(member.written for member in compared if member.written) if compared else None
     sums = _sums(members)
-    advice = [row for row in (_freeze(compared), _preload(looks)) if 100 * (row.at_most or 0) > MIN_PERCENT * sums.pss]
+    advice = [
+        row for row in (_freeze(compared), _preload(looks)) if 100 * (row.most_saved or 0) > MIN_PERCENT * sums.pss
+    ]
     return Family(members, sums, written, total_types(looks.types), advice)
 
 
@@ -239,7 +246,7 @@ def _absent(pid: int, folder: ProcessFolder | None, left_out: str | None) -> Mem
 def _sums(members: Iterable[Member]) -> Sums:
     known = [member for member in members if member.pss is not None]
     rss, pss, uss, swap = (
-        sum(getattr(member, name) or 0 for member in known) for name in ("rss", "pss", "uss", "swap")
+        sum(getattr(member, name) or 0 for member in known) for name in ("rss", "pss", "uss", "swapped")
     )
     return Sums(len(known), rss, pss, uss, max(0, pss - uss), swap)
 
@@ -250,12 +257,12 @@ def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dic
     execs = {member.pid: exec_of(held[member.pid]) for member in members}
     forked: dict[object, list[int]] = {}
     for member in sorted(members, key=lambda member: (member.uss or 0, member.pid)):
-        forked.setdefault((execs[member.pid], member.parent), []).append(member.pid)
+        forked.setdefault((execs[member.pid], member.parent_pid), []).append(member.pid)
     found = {}
     for member in members:
         own = execs[member.pid]
-        siblings = [pid for pid in forked[own, member.parent][:2] if pid != member.pid]
-        nearest = [member.parent] if execs.get(member.parent) == own else siblings[:1]
+        siblings = [pid for pid in forked[own, member.parent_pid][:2] if pid != member.pid]
+        nearest = [member.parent_pid] if execs.get(member.parent_pid) == own else siblings[:1]
         if own is not None and nearest:
             found[member.pid] = nearest[0]
     return found
@@ -323,7 +330,7 @@ def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> M
         return replace(found, note=NOT_COMPARED.format(pid, limit)) if is_up else found
     written, types = comparison.answer()
     looks.types += types
-    if pid == found.parent:
+    if pid == found.parent_pid:
         looks.marks[found.pid], looks.objects[found.pid] = _marks(heap), _by_type(heap)
         looks.parent_of[found.pid] = pid
     return replace(found, beside=pid, written=written)
@@ -333,7 +340,7 @@ def _freeze(compared: Sequence[Member]) -> Advice:
     """gc.freeze() before the fork: then the collector leaves alone what was there."""
     rows = [member.written for member in compared if member.written is not None and member.written.collector]
     saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
-    return Advice(FREEZE, saves, len(rows), at_most=most)
+    return Advice(FREEZE, saves, len(rows), most_saved=most)
 
 
 def _preload(looks: _Looks) -> Advice:
@@ -351,7 +358,7 @@ def _preload(looks: _Looks) -> Advice:
         common = {kind: min(looks.objects[pid][kind] for pid in forked) for kind in looks.objects[forked[0]]}
         most += sum(max(0, size - objects[kind]) for kind, size in common.items()) * (len(forked) - 1)
         workers += len(forked) if len(forked) > 1 else 0
-    return Advice(PRELOAD, least, workers, at_most=most if most > least else 0, at_least=least)
+    return Advice(PRELOAD, least, workers, most_saved=most if most > least else 0, least_saved=least)
 
 
 def _marks(heap: Heap) -> set[bytes]:
@@ -365,6 +372,6 @@ def _marks(heap: Heap) -> set[bytes]:
 def _by_type(heap: Heap) -> Counter[str]:
     """Bytes of the Python objects by type, with the buffers that they own; none where there are none."""
     try:
-        return Counter({row.type: row.bytes + row.buffers for row in pyobjects(heap).types})
+        return Counter({row.type: row.own + row.buffers for row in pyobjects(heap).rows})
     except GdbheapError:
         return Counter()

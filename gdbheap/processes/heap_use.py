@@ -27,7 +27,7 @@ class HeapUse:
 
     in_use: int
     free: int
-    trim: int | None
+    reclaimable: int | None
     kept: int
     finding: Largest | None
 

@@ -42,5 +42,5 @@ def _use(one: Running | None, limit: float | None, missed: list[str]) -> HeapUse
 def _sums(rows: Sequence[HeapUse | None]) -> HeapSums:
     known = [row for row in rows if row is not None]
     in_use, free, trim = (sum(sizes) for sizes in ([row.in_use for row in known], [row.free for row in known],
-                                                   [row.trim or 0 for row in known]))  # fmt: skip
+                                                   [row.reclaimable or 0 for row in known]))  # fmt: skip
     return HeapSums(len(known), in_use, free, trim)

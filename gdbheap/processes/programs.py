@@ -77,7 +77,7 @@ class Summed:
     left_out = ()
 
     def __init__(self, found: Iterable[Sums], refused: int) -> None:
-        self.programs: list[Sums] = []
+        self.rows: list[Sums] = []
         self.total = Sums()
         self.refused = refused
         for one in found:
@@ -86,8 +86,8 @@ class Summed:
             self.total.shared += one.shared
             self.total.swapped += one.swapped
             if one.ram:
-                self.programs.append(one)
-        self.programs.sort(key=lambda program: -program.ram)
+                self.rows.append(one)
+        self.rows.sort(key=lambda program: -program.ram)
 
 
 def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAccount]:

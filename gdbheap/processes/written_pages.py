@@ -37,7 +37,7 @@ class TypeCounts:
     type: str
     objects: int
     bytes: int
-    alone: int
+    counts_only: int
     recounted: int = 0
 
 
@@ -50,17 +50,17 @@ class Written:
     restored: int = 0
     recounted: int = 0
     collector: int = 0
-    counts: int = 0
+    counts_only: int = 0
     both: int = 0
     data: int = 0
-    new: int = 0
+    not_there: int = 0
     shared: int = 0
     freezing: int = 0
 
     @property
     def unshared(self) -> int:
         """What was shared once, or may have been."""
-        return self.restored + self.recounted + self.collector + self.counts + self.both + self.data
+        return self.restored + self.recounted + self.collector + self.counts_only + self.both + self.data
 
 
 def total_written(rows: Iterable[Written]) -> Written:
@@ -74,7 +74,7 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
     found: dict[str, TypeCounts] = {}
     for row in rows:
         old = found.get(row.type, TypeCounts(row.type, 0, 0, 0))
-        sums = (getattr(old, name) + getattr(row, name) for name in ("objects", "bytes", "alone", "recounted"))
+        sums = (getattr(old, name) + getattr(row, name) for name in ("objects", "bytes", "counts_only", "recounted"))
         found[row.type] = TypeCounts(row.type, *sums)
     return sorted(found.values(), key=lambda row: (-row.bytes - row.recounted, row.type))
 

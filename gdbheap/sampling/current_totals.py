@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gdbheap.sampling.sample import Sample
 from gdbheap.sampling.sampled_process import Watched
@@ -22,10 +23,10 @@ class Standing:
     rss: int | None
     growth: int | None
     seconds: float
-    swap: int | None
+    swapped: int | None
     system: int | None
     in_use: int | None
-    pools: int | None
+    pool_arenas: int | None
     pool_used: int | None
 
     @property
@@ -41,7 +42,7 @@ class StandingSum:
     processes: int
     rss: int
     growth: int
-    swap: int
+    swapped: int
 
 
 @dataclass(frozen=True)
@@ -49,15 +50,20 @@ class Table:
     """The answer of ``gdbheap top``: one moment."""
 
     time: float
-    programs: list[Standing]
+    rows: list[Standing]
     total: StandingSum
-    left_out: int = 0
-    reasons: list[str] = field(default_factory=list)
+    refused: int = 0
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """What a document is about."""
+        return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
     def ok(self) -> bool:
         """Whether all is known that was asked for."""
-        return not self.left_out
+        return not self.refused
 
 
 class Standings:
@@ -77,7 +83,7 @@ class Standings:
             for pid in set(kept) - here:
                 del kept[pid]
         rows = list(self._rows(samples))
-        known = [[getattr(row, name) or 0 for row in rows] for name in ("rss", "growth", "swap")]
+        known = [[getattr(row, name) or 0 for row in rows] for name in ("rss", "growth", "swapped")]
         rss, growth, swap = (sum(column) for column in known)
         total = StandingSum(len(rows), rss, growth, swap)
         return Table(round(self.sampler.moment.time, 6), rows, total, self.sampler.left_out, self.sampler.reasons)
@@ -87,7 +93,7 @@ class Standings:
             first, before = self._first.setdefault(sample.pid, sample), self._last.get(sample.pid)
             row = self._standing(sample, first)
             if before is not None:
-                names = ("in_use", "pools", "pool_used")
+                names = ("in_use", "pool_arenas", "pool_used")
                 row = replace(row, **{name: getattr(before, name) for name in names if getattr(row, name) is None})
             self._last[sample.pid] = row
             yield row

@@ -77,9 +77,9 @@ class Extent:
 class Plotted:
     """The answer of ``gdbheap plot``."""
 
-    path: str
+    file: str
     size: int
-    extents: list[Extent]
+    rows: list[Extent]
     not_drawn: int = 0
     cut: list[str] = field(default_factory=list)
 

@@ -55,10 +55,10 @@ class Recorded:
     """The answer of ``gdbheap record``. ``reason``: "ended" (nobody was left), "duration", "interrupted" or "closed"
     (nobody reads it any more)."""
 
-    path: str
+    file: str
     size: int
     samples: int
-    doubtful: int
+    doubtful_samples: int
     processes: int
     seconds: float
     reason: Reason

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from typing import Any, BinaryIO
 
-from gdbheap.answers.accounting.records import SCHEMA, check_target, from_json, to_json
+from gdbheap.answers.accounting.records import check_target, from_json, to_json
 from gdbheap.documents import bounded, finite, is_time, parsed, whole
 from gdbheap.errors import EXHAUSTED, GdbheapError, UsageError, one_line
 from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_read
@@ -34,6 +34,8 @@ __all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_serie
 
 CSV, JSONL = FORMS = ("csv", "jsonl")
 FORMAT = "gdbheap series"
+# A file with a later number is refused.
+NUMBER = 1
 SERIES, SAMPLE, EVENT = "series", "sample", "event"
 STANDARD_OUTPUT = "-"
 # An arena takes a hundred bytes of a line, and there are eight for each processor.
@@ -81,7 +83,7 @@ class SeriesFile:
             raise
 
     def _begin(self, series: Series) -> None:
-        header = {"kind": SERIES, "format": FORMAT, "schema": SCHEMA, **_about(series)}
+        header = {"kind": SERIES, "format": FORMAT, "schema": NUMBER, **_about(series)}
         if self.form == CSV:
             self._write(_line(COLUMNS))
             header = _row_of_series(header)
@@ -404,8 +406,8 @@ def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
         raise UsageError(f"{one_line(path)} is no series of gdbheap's")
     number, content = found
     schema = content.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
+    if not isinstance(schema, int) or schema > NUMBER:
+        raise UsageError(f"{one_line(path)} was written by a newer gdbheap (format {schema}, known is {NUMBER})")
     try:
         series = from_json(Series, content)
         _check_figures(series)

@@ -67,11 +67,11 @@ class BlockChange:
 
     type: str | None
     size: int
-    kept: int
+    still_there: int
     new: int
     gone: int
     addresses: list[int]
-    holders: list[HeldBlocks] | None = None
+    new_holders: list[HeldBlocks] | None = None
 
 
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:

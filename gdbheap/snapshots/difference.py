@@ -58,14 +58,10 @@ class TypeChange:
 
     type: str
     count: int
-    bytes: int
+    own: int
     buffers: int
+    bytes: int
     looks: list[int]
-
-    @property
-    def together(self) -> int:
-        """Bytes more, of the objects and their buffers."""
-        return self.bytes + self.buffers
 
 
 @dataclass(frozen=True)
@@ -107,14 +103,14 @@ class OwnerChange:
 @dataclass(frozen=True)
 class HoleChange:
     """A hole of the last look that overlaps none of the first (new), or one of the first that overlaps none of the last
-    (gone); ``pins``: what lies below and above it, in words."""
+    (gone); ``around``: what lies below and above it, in words."""
 
     address: int
     size: int
     resident: int | None
     allocator: str
     state: Change
-    pins: list[str]
+    around: list[str]
 
 
 @dataclass(frozen=True)
@@ -141,20 +137,20 @@ class Trend:
 class Difference:
     """The answer of ``heap diff``, the last look less the first."""
 
-    looks: list[Compared]
+    compared: list[Compared]
     same_process: bool
     rss: int | None
     ledger: list[LineChange]
     types: list[TypeChange]
     sizes: list[SizeChange]
-    arenas: list[ArenaChange]
+    arena_changes: list[ArenaChange]
     owners: list[OwnerChange]
     holes: list[HoleChange]
     findings: list[FindingChange]
     trend: list[Trend] = field(default_factory=list)
     limit: int | None = None
     seconds_left: float | None = None
-    blocks: list[BlockChange] | None = None
+    block_changes: list[BlockChange] | None = None
     holders: list[HolderChange] | None = None
     in_use: int | None = None
     free: int | None = None
@@ -229,15 +225,15 @@ def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
 
 def _types(looks: Sequence[Snapshot]) -> list[TypeChange]:
     """The types that changed, those that grew the most first."""
-    tables = [_keyed(look.objects.types if look.objects else [], lambda row: row.type) for look in looks]
+    tables = [_keyed(look.objects.rows if look.objects else [], lambda row: row.type) for look in looks]
     changes = []
     for name in dict.fromkeys(name for table in tables for name in table):
-        found = [table.get(name, TypeRow(name, 0, 0, 0, 0)) for table in tables]
+        found = [table.get(name, TypeRow(name, 0, 0, 0, 0, 0)) for table in tables]
         first, last = found[0], found[-1]
-        counts = last.count - first.count, last.bytes - first.bytes, last.buffers - first.buffers
-        if any(counts) or len({row.bytes + row.buffers for row in found}) > 1:
-            changes.append(TypeChange(name, *counts, [row.bytes + row.buffers for row in found]))
-    return sorted(changes, key=lambda change: (-change.together, change.type))
+        counts = last.count - first.count, last.own - first.own, last.buffers - first.buffers
+        if any(counts) or len({row.bytes for row in found}) > 1:
+            changes.append(TypeChange(name, *counts, counts[1] + counts[2], [row.bytes for row in found]))
+    return sorted(changes, key=lambda change: (-change.bytes, change.type))
 
 
 def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
@@ -322,7 +318,7 @@ def _bound(rows: Sequence[Kept]) -> int:
 
 def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
     """The holes that are new, and those that are gone, the largest first."""
-    before, after = (look.holes.holes if look.holes else [] for look in (first, last))
+    before, after = (look.holes.rows if look.holes else [] for look in (first, last))
     changes = [_hole(hole, NEW) for hole in _apart(after, before)] + [
         _hole(hole, GONE) for hole in _apart(before, after)
     ]

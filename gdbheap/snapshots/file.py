@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, NamedTuple
 
 from gdbheap import _native
-from gdbheap.answers.accounting.records import SCHEMA, check_target, from_json, to_json
+from gdbheap.answers.accounting.records import check_target, from_json, to_json
 from gdbheap.documents import NODE_BYTES, is_time, parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, open_to_read, replacing
@@ -28,6 +28,8 @@ __all__ = ["is_snapshot", "read", "write"]
 
 ENTRY = "snapshot.json"
 FORMAT = "gdbheap snapshot"
+# A file with a later number is refused, one with an earlier one is still read (``from_older`` of the records).
+NUMBER = 2
 MAGIC = b"PK\x03\x04"
 # Some MiB of a process with 65,536 mappings and as many types; they pack to an eighth or so.
 MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
@@ -53,7 +55,7 @@ COPIES = 3
 
 def write(path: str, look: Look, mode: int = PRIVATE) -> int:
     """Write a snapshot. Returns the bytes of its file. Raises UsageError where that is not possible."""
-    keys = {"format": FORMAT, "schema": SCHEMA, **to_json(look.snapshot)}
+    keys = {"format": FORMAT, "schema": NUMBER, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
     with replacing(path, mode) as stream:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive:
@@ -107,8 +109,8 @@ def _read(source: _Source) -> Look:
     if content.get("format") != FORMAT:
         raise _refused(path, "it is no snapshot of gdbheap's")
     schema = content.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {SCHEMA})")
+    if not isinstance(schema, int) or schema > NUMBER:
+        raise _refused(path, f"it was written by a newer gdbheap (format {schema}, known is {NUMBER})")
     try:
         found = as_written(from_json(Snapshot, content))
         check_target(found.target)
@@ -116,7 +118,7 @@ def _read(source: _Source) -> Look:
         raise _refused(path, f"it is damaged: {error}") from None
     if not is_time(found.time):
         raise _refused(path, f"it is damaged: it was taken {found.time:g} seconds after 1970")
-    return Look(found, _columns(source, found) if found.blocks is not None else None)
+    return Look(found, _columns(source, found) if found.blocks is not None else None, is_kept=True)
 
 
 def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:

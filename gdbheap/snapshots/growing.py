@@ -25,15 +25,15 @@ def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> F
     resident = min(more, _resident(first, last, more))
     if resident < MIN_FINDING_BYTES or 100 * resident < MIN_PERCENT_OF_RSS * (now.ledger.rss.bytes or 0):
         return None
-    kind = max(found.types, key=lambda row: row.together, default=None)
+    kind = max(found.types, key=lambda row: row.bytes, default=None)
     block = max(found.sizes, key=lambda row: row.bytes, default=None)
     owner = _owner(found, more)
     figures = Growing(
-        round(found.looks[-1].time - found.looks[0].time),
+        round(found.compared[-1].time - found.compared[0].time),
         more,
         kind.type if kind else None,
         kind.count if kind else 0,
-        kind.together if kind else 0,
+        kind.bytes if kind else 0,
         block.allocator if block else None,
         block.size if block else 0,
         block.count if block else 0,

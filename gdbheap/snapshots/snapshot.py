@@ -83,30 +83,31 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Look:
-    """A snapshot with its blocks, if they were listed: too many for a record."""
+    """A snapshot with its blocks, if they were listed: too many for a record. ``is_kept``: it was read from a file."""
 
     snapshot: Snapshot
     columns: _native.BlockColumns | None = None
+    is_kept: bool = False
 
 
 @dataclass(frozen=True)
 class Written:
     """The answer of ``heap snapshot``."""
 
-    path: str
+    file: str
     size: int
     time: float
-    lines: int
-    types: int
-    holes: int
-    owners: int | None
-    blocks: int | None = None
+    line_count: int
+    type_count: int
+    hole_count: int
+    owner_count: int | None
+    block_count: int | None = None
 
 
 def as_written(read: Snapshot) -> Snapshot:
     """Return a snapshot with no more rows than are written of what is compared row by row, and without commands that
     somebody may have put there for us to paste."""
-    holes = None if read.holes is None else replace(read.holes, holes=read.holes.holes[:MAX_HOLES])
+    holes = None if read.holes is None else replace(read.holes, rows=read.holes.rows[:MAX_HOLES])
     owners = None if read.owners is None else read.owners[:MAX_OWNERS]
     holders = None if read.holders is None else read.holders[:MAX_HOLDERS]
     ledger = replace(read.ledger, findings=of_file(read.ledger.findings))

@@ -65,7 +65,7 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
 
 def places_on(heap: Heap, drawn: HeapMap) -> Places:
     """What lies in the cells of a map, one after the other as its groups have them. Raises as ``places``."""
-    return places(heap, [(cell.start, cell.end) for group in drawn.groups for cell in group.cells])
+    return places(heap, [(cell.start, cell.end) for group in drawn.rows for cell in group.cells])
 
 
 def _name(types: Sequence[str], kind: int) -> str | None:

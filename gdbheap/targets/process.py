@@ -86,6 +86,12 @@ class MappingRow(NamedTuple):
     offset: int
 
 
+def _rollup(folder: ProcessFolder) -> Rss | None:
+    """The sums over all mappings, with shared memory, which only status tells. Raises OSError."""
+    found = procfs.parse_rollup(folder.read("smaps_rollup"))
+    return found and replace(found, shmem=procfs.kib(folder.status().get("RssShmem")))
+
+
 class Preparation:
     """What can be read of a process while it still runs: its files' build-ids and symbols, its threads' names.
 
@@ -118,7 +124,7 @@ class Preparation:
         """Read ``sums``. The kernel walks all pages for them, 20 ms for each GiB: a process that does little need not
         stand still for that."""
         with suppress(OSError):
-            self.sums = procfs.parse_rollup(self.folder.read("smaps_rollup"))
+            self.sums = _rollup(self.folder)
 
     def load_files(self) -> None:
         """Open the ELF files that the process maps now; read the symbols of its program, its libc and its libpython."""
@@ -283,7 +289,7 @@ class Process(Target):
     def _read_rss(self) -> Rss:
         """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
         with suppress(OSError):
-            found = procfs.parse_rollup(self._folder.read("smaps_rollup"))
+            found = _rollup(self._folder)
             if found is not None:
                 return replace(found, proportional=None) if self._has_copy else found
         self._read_smaps()
@@ -293,7 +299,8 @@ class Process(Target):
         with suppress(OSError):
             fields = self._folder.status()
             rss, swap, anonymous = (procfs.kib(fields.get(name)) for name in ("VmRSS", "VmSwap", "RssAnon"))
-            return Rss(rss, swap, "status", anonymous=anonymous)
+            shmem = procfs.kib(fields.get("RssShmem"))
+            return Rss(rss, swap, "status", anonymous=anonymous, shmem=shmem)
         return Rss(None, None, "unknown")
 
     def _read_locked(self) -> None:

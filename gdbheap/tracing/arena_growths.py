@@ -24,15 +24,15 @@ class Growth:
     """A call that made an arena larger."""
 
     call: int
-    size: int
+    asked: int
     alignment: int
     bytes: int
     chunk: int
     arena: int
     largest: int | None
     short_by: int | None
-    looked: bool
-    new: bool
+    has_looked: bool
+    is_new: bool
     frames: list[StackFrame] | None
 
 

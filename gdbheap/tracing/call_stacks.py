@@ -52,10 +52,10 @@ class Site:
 
 @dataclass(frozen=True)
 class CallStacks:
-    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, less those after ``since`` where that is
-    not None. Sums are estimates unless ``mean`` is 1."""
+    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, less those after ``since_call`` where that
+    is not None. Sums are estimates unless ``mean`` is 1."""
 
-    path: str
+    file: str
     pid: int
     began: int
     exe: str
@@ -63,7 +63,7 @@ class CallStacks:
     processes: int
     calls: int
     call: int
-    since: int | None
+    since_call: int | None
     mean: int
     bytes: int
     blocks: int
@@ -71,10 +71,10 @@ class CallStacks:
     sampled_blocks: int
     without: int
     lost: int
-    python: list[str]
-    whole: bool
+    pythons: list[str]
+    is_whole: bool
     sites: list[Site] = field(default_factory=list)
-    stacks: list[AllocatingStack] = field(default_factory=list)
+    rows: list[AllocatingStack] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     ok: bool = True
 

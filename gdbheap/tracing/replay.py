@@ -31,7 +31,7 @@ class Gaps:
     calls: int
     system: int | None
     in_use: int | None
-    holes: int
+    hole_count: int
     hole_bytes: int
 
 
@@ -41,7 +41,7 @@ class Run:
     than glibc. The figures are those of the run in the middle by its peak."""
 
     allocator: str
-    library: str | None
+    preloaded: str | None
     tunables: str
     peak_rss: int | None = None
     final_rss: int | None = None
@@ -50,12 +50,12 @@ class Run:
     usable: int | None = None
     seconds: float | None = None
     ns_a_call: float | None = None
-    failures: int = 0
+    failed: int = 0
     rounds: int = 1
     least_peak_rss: int | None = None
     most_peak_rss: int | None = None
-    peak: Gaps | None = None
-    end: Gaps | None = None
+    at_peak: Gaps | None = None
+    at_end: Gaps | None = None
     failure: str | None = None
 
 
@@ -64,7 +64,7 @@ class Filmed:
     """Pictures of the heap."""
 
     folder: str
-    frames: int
+    pictures: int
     every: int
     cell: int
 
@@ -73,7 +73,7 @@ class Filmed:
 class Replayed:
     """The answer of ``gdbheap replay``."""
 
-    path: str
+    file: str
     pid: int
     exe: str
     words: list[str]
@@ -87,12 +87,12 @@ class Replayed:
     unknown: int
     failed: int
     lost: int
-    mappings: int
+    repeated_mappings: int
     order: str
     filled: bool
     fixed: bool
-    whole: bool
-    runs: list[Run] = field(default_factory=list)
+    is_whole: bool
+    rows: list[Run] = field(default_factory=list)
     best: int | None = None
     stopped: int | None = None
     inherited: int = 0
@@ -215,11 +215,11 @@ def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Ru
         usable=last.usable,
         seconds=round(last.nanoseconds / 1e9, 6),
         ns_a_call=round(last.nanoseconds / max(last.calls, 1), 1),
-        failures=last.failures,
+        failed=last.failures,
         least_peak_rss=last.peak_rss,
         most_peak_rss=last.peak_rss,
-        peak=peak,
-        end=end if last.is_end else None,
+        at_peak=peak,
+        at_end=end if last.is_end else None,
     )
 
 

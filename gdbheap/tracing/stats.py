@@ -93,15 +93,15 @@ class SizeOfCalls:
     end: int
     calls: int
     bytes: int
-    live: int
+    live_blocks: int
     live_bytes: int
 
 
 @dataclass(frozen=True)
 class Span:
-    """Blocks that lived at least ``start`` calls and less than ``end``. In JSON ``from`` and ``to``."""
+    """Blocks that lived at least ``start`` calls and less than ``end``. In JSON ``from_calls`` and ``to_calls``."""
 
-    keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
+    keys: ClassVar[dict[str, str]] = {"start": "from_calls", "end": "to_calls"}
 
     start: int
     end: int
@@ -120,15 +120,15 @@ class LifetimesOf:
 @dataclass(frozen=True)
 class Lifetimes:
     """Lives of the blocks that were released. In calls: those of all threads between the allocation and the release,
-    ``zero`` had none. In seconds: by the times that the log has."""
+    ``within_a_call`` had none. In seconds: by the times that the log has."""
 
     released: int
-    zero: int
-    calls: LifetimesOf
-    seconds: LifetimesOf
+    within_a_call: int
+    in_calls: LifetimesOf
+    in_seconds: LifetimesOf
     tick: float | None
-    spans: list[Span]
-    error: float = LIFETIME_ERROR
+    by_calls: list[Span]
+    inaccuracy: float = LIFETIME_ERROR
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Temporary:
 class Resized:
     """What realloc did to blocks that were known."""
 
-    grown: int
+    made_larger: int
     shrunk: int
     moved: int
     copied: int
@@ -172,8 +172,8 @@ class Point:
 class Curves:
     """At most 2,048 points each; none where there were no calls."""
 
-    calls: list[Point]
-    seconds: list[Point]
+    over_calls: list[Point]
+    over_seconds: list[Point]
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class CallStats:
     """The answer of ``gdbheap stats FILE``: of one process's calls. Where a release is not in the log, something
     else came in the block's place."""
 
-    path: str
+    file: str
     pid: int
     exe: str
     words: list[str]
@@ -192,22 +192,22 @@ class CallStats:
     allocated: int
     live: InUse
     peak: Moment
-    most: Moment
+    most_blocks: Moment
     requested: Requested
     cumulated: Cumulated
     temporary: Temporary
-    realloc: Resized
+    resized: Resized
     lifetimes: Lifetimes
     failed: int
     nothing: int
     unknown: int
-    unseen: int
+    not_released: int
     lost: int
-    whole: bool
+    is_whole: bool
     ok: bool
     curve: Curves
     sizes: list[SizeOfCalls] = field(default_factory=list)
-    growth: list[Growth] | None = None
+    arena_growths: list[Growth] | None = None
 
 
 def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:

@@ -56,7 +56,7 @@ class TracedProcess:
     peak_bytes: int
     live_bytes: int
     lost: int
-    python: TracedPython | None = None
+    of_python: TracedPython | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class TracedPython:
 class Traced:
     """The answer of ``gdbheap trace``."""
 
-    path: str
+    file: str
     size: int
     calls: int
     lost: int
     seconds: float
-    processes: list[TracedProcess]
+    rows: list[TracedProcess]
     exit_status: int | None = None
     failures: list[str] = field(default_factory=list)
     ok: bool = True
@@ -127,7 +127,7 @@ def trace(
             started.let_go()
             collecting.failures.append(f"process {started.pid} runs on: its calls from now on are not recorded")
     answer = _answered(collecting, time.monotonic() - began, status)
-    if of_python and not any(process.python for process in answer.processes):
+    if of_python and not any(process.of_python for process in answer.rows):
         answer.failures.append(
             "no calls of Python's allocator were seen: there was no interpreter with one, or it chose another itself"
             " (PYTHONMALLOC, -X dev), or has no GIL, or was loaded while its program ran"
@@ -413,7 +413,7 @@ def _answered(collecting: _Collecting, seconds: float, status: int | None, is_as
     try:
         log = collecting.end(status, is_asked)
         found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)
-        return replace(found, path=collecting.path)
+        return replace(found, file=collecting.path)
     finally:
         collecting.close()
 

@@ -434,8 +434,8 @@ def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -
 def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dict[str, str]:
     """What the command is told, in its environment."""
     facts: dict[str, object] = {"PID": pid, "NAME": name, "TIME": f"{now:.3f}"}
-    facts.update({"CAUSE": cause.kind, "SIZE": cause.size, "BOUND": cause.bound, "LIMIT": cause.limit})
-    facts.update({"SECONDS": cause.seconds, "GROUP": cause.group, "ERROR": done.errors[0] if done.errors else None})
+    facts.update({"CAUSE": cause.kind, "SIZE": cause.bytes, "BOUND": cause.bound, "LIMIT": cause.limit})
+    facts.update({"SECONDS": cause.seconds, "GROUP": cause.cgroup, "ERROR": done.errors[0] if done.errors else None})
     facts.update({kind.upper(): path for kind, path in done.files.items()})
     return {f"GDBHEAP_{key}": str(value) for key, value in facts.items() if value is not None}
 

@@ -199,9 +199,9 @@ def figures_of(heap: Heap) -> Figures:
     for finding in found.findings:
         findings[finding.id] = findings.get(finding.id, 0) + finding.bytes
     if summary is None:
-        return Figures(found.rss.bytes, None, found.rss.swap, lines=lines, findings=findings)
+        return Figures(found.rss.bytes, None, found.rss.swapped, lines=lines, findings=findings)
     return Figures(
-        found.rss.bytes, None, found.rss.swap, summary.used, summary.used_resident, summary.free,
+        found.rss.bytes, None, found.rss.swapped, summary.used, summary.used_resident, summary.free,
         summary.free_resident, found.trim, keeps(heap), {row.id: row.bytes for row in summary.kept}, lines, findings,
     )  # fmt: skip
 

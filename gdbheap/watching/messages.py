@@ -14,26 +14,26 @@ __all__ = ["Event", "Limit"]
 class Limit:
     """A limit that is watched."""
 
-    group: str
-    bytes: int
+    cgroup: str
+    limit: int
     mark: int
-    ours: bool = False
+    is_ours: bool = False
 
 
 @dataclass(frozen=True)
 class Event:
     """What a watch tells; ``event``: "began" (a process is watched from now on), "ended", "killed" (the kernel
-    killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its
+    killed a process of ``cgroup``), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its
     code is still changed), "missed" (a look failed), "left-out" (``pids`` are meant and not watched), "serving"
-    (metrics are to be had at ``url``), "acted", "end" (nothing is watched any more). ``why``: "count", "ended" (all
-    processes), "duration", "asked"."""
+    (metrics are at ``url``), "acted", "end" (nothing is watched any more). ``why_ended``: "count", "ended"
+    (all processes), "duration", "asked"."""
 
     event: str
     time: float
     pid: int | None = None
     name: str = ""
     cause: Cause | None = None
-    group: str | None = None
+    cgroup: str | None = None
     files: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     held: float | None = None
@@ -42,7 +42,7 @@ class Event:
     limits: list[Limit] = field(default_factory=list)
     acted: int = 0
     failed: int = 0
-    why: str = ""
+    why_ended: str = ""
     stack: list[StackFrame] = field(default_factory=list)
     url: str | None = None
     everybody: bool = False

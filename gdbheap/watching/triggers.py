@@ -46,11 +46,11 @@ class Cause:
     memory and looks for a process to kill), "memory-error" (Python raises MemoryError)."""
 
     kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
-    size: int
+    bytes: int
     bound: int
     seconds: float | None = None
     limit: int | None = None
-    group: str | None = None
+    cgroup: str | None = None
 
 
 class Trigger(Protocol):

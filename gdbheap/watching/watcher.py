@@ -158,7 +158,7 @@ class Watcher:
         concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
         size, pid = max(concerned, default=(0, 0))
         if size:
-            yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, group=gauge.group))
+            yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
 
     def _scan(self) -> Iterator[Happening]:
         """Who has come, who has gone, who is in another group by now."""

@@ -38,10 +38,11 @@ def _sum(lines: list[dict[str, Any]], column: str) -> int | None:
 
 
 def _arenas(answer: dict[str, Any]) -> list[str]:
-    rows = answer["arenas"]
+    rows = answer["rows"]
+    apart = answer["mmapped_chunks"]
     wrong = []
     for key in ("system", "in_use"):
-        total = sum(row[key] for row in rows) + answer["mmapped"]["bytes"]
+        total = sum(row[key] for row in rows) + (apart["bytes"] if apart and key != "free" else 0)
         if total != answer["total"][key]:
             wrong.append(f"{key}: {total} in rows, {answer['total'][key]} in all")
     return wrong
@@ -49,7 +50,7 @@ def _arenas(answer: dict[str, Any]) -> list[str]:
 
 def _map(answer: dict[str, Any]) -> list[str]:
     wrong = []
-    for group in answer["groups"]:
+    for group in answer["rows"]:
         cells = sum(cell["end"] - cell["start"] for cell in group["cells"])
         if cells != group["end"] - group["start"]:
             wrong.append(f"{group['name']}: cells of {cells} bytes in {group['start']:#x} to {group['end']:#x}")

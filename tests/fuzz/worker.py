@@ -144,7 +144,7 @@ class Mutant:
 
     def _ask(self, heap: Heap, noun: str, words: list[str]) -> None:
         command = COMMANDS[noun]
-        options, _, left = parse(command, [*words, "--json"])
+        options, _, left = parse(command, [*words, "--top=all", "--json"])
         if noun in WRITING:
             options.file = left[0]
         elif left:

@@ -158,7 +158,7 @@ def _judge(table: Table, said: bytes, errors: bytes) -> Counter[str]:
         answer = json.loads(said)
     except ValueError:
         return Counter({f"no answer: {errors.decode()[-200:]}": 1})
-    logged = {process["pid"]: process["calls"] for process in answer["processes"]}
+    logged = {process["pid"]: process["calls"] for process in answer["rows"]}
     harm["calls lost"] += answer["lost"]
     for pid, count in mine.items():
         threads = sum(row.pid == pid for row in table.rows())

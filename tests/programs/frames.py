@@ -43,13 +43,13 @@ def numpy_part():
     for name, array in held.items():
         truth["arrays"].append({
             "path": f"sys.modules['__main__'].ARRAYS['{name}']", "shape": list(array.shape), "bytes": array.nbytes,
-            "dtype": array.dtype.str if name == "record" else str(array.dtype), "data": array.ctypes.data,
+            "dtype": array.dtype.str if name == "record" else str(array.dtype), "data_address": array.ctypes.data,
             "views": 3 if name == "float64" else 0, "base": None,
         })  # fmt: skip
         truth["places"].append([array.ctypes.data + array.nbytes // 2, "ndarray", None, list(array.shape)])
     truth["arrays"].append({
         "path": "sys.modules['__main__'].OF_BYTES", "shape": list(of_bytes.shape), "bytes": of_bytes.nbytes,
-        "dtype": "uint8", "data": of_bytes.ctypes.data, "views": 0, "base": "bytes",
+        "dtype": "uint8", "data_address": of_bytes.ctypes.data, "views": 0, "base": "bytes",
     })  # fmt: skip
     return held, views, of_bytes
 

@@ -46,7 +46,7 @@ def described(path, tensor, views=0):
     truth["tensors"].append({
         "path": path, "shape": list(tensor.shape), "dtype": str(tensor.dtype).partition(".")[2],
         "device": str(tensor.device), "nbytes": tensor.numel() * tensor.element_size(), "bytes": size,
-        "data": tensor.data_ptr() if size else None, "views": views,
+        "data_address": tensor.data_ptr() if size else None, "views": views,
     })  # fmt: skip
     if size and tensor.numel():
         address = tensor.data_ptr() + some(0, tensor.element_size())

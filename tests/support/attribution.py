@@ -47,7 +47,7 @@ def _of_block(heap: Heap, block: Node) -> Iterator[str]:
         if above is None or above.id != owner.id:
             yield f"{here}: the chain says {above}"
     row = held(heap.paths, block)
-    if heap.is_python and row.owner != address:
+    if heap.is_python and row.owner_address != address:
         yield f"{here}: owners says {row}"
     if (
         chain
@@ -79,7 +79,7 @@ def _of_python(heap: Heap, block: Node, address: int | None, here: str) -> Itera
 def _of_library(heap: Heap, block: Node, here: str) -> Iterator[str]:
     """Yield the answers that name another static variable of a library than the first step of the chain, or none."""
     variable = variable_above(heap.python.references, block.id)
-    row, way = held(heap.paths, block), why(heap, block.block).chain
+    row, way = held(heap.paths, block), why(heap, block.block).rows
     if variable is not None and not (row.path or row.chain).startswith(variable.name):
         yield f"{here}: owners says {row.chain}, not {variable.name}"
     if variable is not None and (not way or way[0].edge != variable.name):
@@ -128,7 +128,7 @@ def _sums(heap: Heap) -> Iterator[str]:
     # Where the graph is not drawn for so few bytes, what only it tells is nobody's in that answer.
     census = pyobjects(heap)
     nobodys = 0 if heap.python.draws_for_owners else census.unclassified.bytes + census.other_chunks.bytes
-    for said in census.types:
+    for said in census.rows:
         # Each mapped range is a node too; a library may have mapped one at any time.
         lacking = counted[said.type] - said.buffers - said.mapped
         nobodys -= lacking

@@ -97,12 +97,12 @@ def check_chains(target: Running, truth: dict[str, list[int]], found: dict[int, 
     """Assert that each object of each structure is the value of the expression that leads there, and that what only
     variables hold is found there."""
     for address in (address for name in NO_EXPRESSION for address in truth.get(name, ())):
-        edges = [step.edge for step in found[address].chain]
+        edges = [step.edge for step in found[address].rows]
         assert any("local variable" in edge and "in hold() at references.py:" in edge for edge in edges), edges
     named = {address: name for name, some in truth.items() if name not in NO_EXPRESSION for address in some}
-    lost = [(name, found[address].chain[-6:]) for address, name in named.items() if not found[address].expression]
+    lost = [(name, found[address].rows[-6:]) for address, name in named.items() if not found[address].expression]
     assert not lost, lost[:3]
-    doubtful = [(name, found[address].chain[-6:]) for address, name in named.items() if not found[address].certain]
+    doubtful = [(name, found[address].rows[-6:]) for address, name in named.items() if not found[address].certain]
     assert not doubtful, doubtful[:3]
     expressions = [str(found[address].expression) for address in named]
     values = evaluated(target, expressions, folder)

@@ -113,7 +113,7 @@ def reported(path: Path, *words: str, status: int = 0) -> dict[str, Any]:
     done = gdbheap("report", *words, "-o", str(path), "--json")
     assert done.returncode == status and not done.stderr, done.stderr + done.stdout[-2000:]
     answer = json.loads(done.stdout)
-    assert answer["path"] == str(path) and answer["size"] == path.stat().st_size
+    assert answer["file"] == str(path) and answer["size"] == path.stat().st_size
     return dict(answer)
 
 

@@ -115,7 +115,7 @@ def named(heap: Heap, before: Look, truth: Truth) -> Iterator[Named]:
     (finding,) = [finding for finding in first.findings if finding.id == "holder"]
     yield Named("its finding", text_of(finding), None)
     found = why(heap, truth.item)
-    yield Named("why", found.expression or " ".join(step.edge for step in found.chain), None)
+    yield Named("why", found.expression or " ".join(step.edge for step in found.rows), None)
     yield _first_row("report, owners", owners_section(Asked(holders), ROWS).body, 0, 1)
     yield _first_row("report, retained", retained_section(Asked(kept), ROWS).body, 5, 4)
     change = difference([before, take(heap)]).owners[0]

@@ -29,8 +29,8 @@ def told(text: str) -> dict[str, Any]:
 
 def answered(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the same figures of the answer; a class without pools may have a row or none, as its figures are all 0."""
-    rows = {row["size"]: (row["pools"], row["used"], row["free"]) for row in answer["classes"]}
-    assert len(rows) == len(answer["classes"]), "a size class with two rows"
+    rows = {row["size"]: (row["pools"], row["used_count"], row["free_count"]) for row in answer["rows"]}
+    assert len(rows) == len(answer["rows"]), "a size class with two rows"
     plain = {key: answer[key] for key in ("arenas", "arena_size", "free_pools", "pool_size")}
     return {**plain, "classes": {size: row for size, row in rows.items() if any(row)}}
 

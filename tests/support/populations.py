@@ -26,9 +26,9 @@ OPCACHE = ("3.8", "3.9", "3.10")
 def census(target: str) -> dict[str, tuple[int, int, int]]:
     """Return {type: (count, bytes, buffers)} of ``heap pyobjects``, all types, and check that the total adds up."""
     answer = ask("pyobjects", target, "--top=1000000")
-    rows = {row["type"]: (row["count"], row["bytes"], row["buffers"]) for row in answer["types"]}
-    assert len(rows) == len(answer["types"]), "a type with two rows"
-    total = tuple(answer["total"][key] for key in ("count", "bytes", "buffers"))
+    rows = {row["type"]: (row["count"], row["own"], row["buffers"]) for row in answer["rows"]}
+    assert len(rows) == len(answer["rows"]), "a type with two rows"
+    total = tuple(answer["total"][key] for key in ("count", "own", "buffers"))
     assert total == tuple(map(sum, zip(*rows.values())))
     return rows
 

@@ -417,10 +417,11 @@ def whole_snapshot(folder: Path) -> Path:
 
 
 def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any]:
-    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``, which fits its schema; the exit status must
-    be ``status``."""
+    """Return the JSON answer of ``gdbheap [NOUN] TARGET OPTIONS --json``, which fits its schema, with all rows unless
+    the options say how many; the exit status must be ``status``."""
     program = program_of(target)
-    done = said(*filter(None, [noun]), target, *options, *(["--exe", program] if program else []), "--json")
+    more = [*(["--exe", program] if program else []), *whole_lists(*options), "--json"]
+    done = said(*filter(None, [noun]), target, *options, *more)
     assert done.returncode == status, f"exit status {done.returncode}\n{done.stderr}\n{done.stdout[-2000:]}"
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
@@ -429,12 +430,17 @@ def ask(noun: str, target: str, *options: str, status: int = 0) -> dict[str, Any
     return answer
 
 
+def whole_lists(*options: str) -> list[str]:
+    """Return the option that has no list cut, where the options say nothing of it."""
+    return [] if any(option.startswith("--top") for option in options) else ["--top=all"]
+
+
 def steady(document: dict[str, Any]) -> dict[str, Any]:
     """Return a document without what changes meanwhile: of the container, all but which one it is; how RSS changed."""
     found = {key: value for key, value in document.items() if key != "meanwhile"}
-    container = document.get("container")
-    if container is not None:
-        found["container"] = {key: container[key] for key in ("path", "version", "max")}
+    group = document.get("control_group")
+    if group is not None:
+        found["control_group"] = {key: group[key] for key in ("folder", "version", "max")}
     return found
 
 

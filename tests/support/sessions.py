@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-from support.programs import GDBHEAP, PATIENCE
+from support.programs import GDBHEAP, PATIENCE, whole_lists
 
 
 class Session:
@@ -29,9 +29,10 @@ class Session:
         self.process.stdin.flush()
 
     def ask(self, line: str) -> dict[str, Any]:
-        """Send a line with --json and return the document that answers it."""
+        """Send a line with --json and return the document that answers it, with all rows unless the line says how
+        many."""
         assert self.process.stdout is not None
-        self.type(f"{line} --json")
+        self.type(" ".join([line, *whole_lists(*line.split()), "--json"]))
         assert select.select([self.process.stdout], [], [], PATIENCE)[0], "no answer"
         answer = json.loads(self.process.stdout.readline())
         assert isinstance(answer, dict)

@@ -289,11 +289,11 @@ class GlibcAllocator(Allocator):
         tops that malloc_trim(0) leaves."""
         if self.trim is None:
             return []
-        tops = sum(arena.top_kept or 0 for arena in self.trim.arenas)
+        tops = sum(arena.top_kept or 0 for arena in self.trim.rows)
         rest = free - (self.trim.predicted or 0) - tops
         cached = min(rest, sum(sums["tcache"][1] for sums in self.malloc.sums()))
         # Whole pages of free chunks are released, unless they are locked.
-        released = sum((arena.predicted or 0) - (arena.top or 0) for arena in self.trim.arenas)
+        released = sum((arena.predicted or 0) - (arena.top_predicted or 0) for arena in self.trim.rows)
         stays = min(rest - cached, whole - released) if self.target.kept else 0
         huge = min(stays, self._in_huge_pages())
         sizes = (rest - cached - stays, cached, stays - huge, huge, tops)

@@ -77,8 +77,8 @@ class ArenaTotals:
     fast: int
     tcache: int
     top: int
-    used_chunks: int
-    free_chunks: int
+    used_count: int
+    free_count: int
 
 
 @dataclass(frozen=True)
@@ -504,8 +504,8 @@ def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]])
         fast=fast[1],
         tcache=tcache[1],
         top=top[1],
-        used_chunks=sums["used"][0],
-        free_chunks=free[0] + fast[0] + tcache[0],
+        used_count=sums["used"][0],
+        free_count=free[0] + fast[0] + tcache[0],
     )
 
 

@@ -10,6 +10,7 @@ at the break.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK, Glibc
@@ -24,10 +25,10 @@ class ArenaTrim:
     index: int
     address: int
     chunks: int
-    whole: int
+    pages: int
     predicted: int | None
     swapped: int | None
-    top: int | None
+    top_predicted: int | None
     top_kept: int | None
     actual: int | None = None
 
@@ -36,15 +37,16 @@ class ArenaTrim:
 class Trim:
     """The answer of ``heap trim``."""
 
+    sums: ClassVar[tuple[str, ...]] = ("pages", "swapped")
     predicted: int | None
     actual: int | None
-    arenas: list[ArenaTrim]
+    rows: list[ArenaTrim]
     pad: int
-    whole: int
+    pages: int
     swapped: int | None
-    before: int | None = None
-    after: int | None = None
-    released: bool | None = None
+    rss_before: int | None = None
+    rss_after: int | None = None
+    has_released: bool | None = None
 
 
 def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
@@ -57,7 +59,7 @@ def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) 
     known = target.pages is not None
     predicted = sum(arena.predicted or 0 for arena in arenas) if known else None
     swapped = sum(arena.swapped or 0 for arena in arenas) if known else None
-    return Trim(predicted, None, arenas, pad, sum(arena.whole for arena in arenas), swapped)
+    return Trim(predicted, None, arenas, pad, sum(arena.pages for arena in arenas), swapped)
 
 
 def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.Trimmed], pad: int) -> ArenaTrim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import dataclasses
+import re
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -14,11 +15,21 @@ from typing import Any, Literal, TypeVar, Union
 from gdbheap.documents import bounded
 from gdbheap.errors import UsageError
 
-__all__ = ["SCHEMA", "Target", "check_target", "from_json", "renamed", "to_json", "type_of"]
+__all__ = [
+    "COUNT", "MATCHING", "MORE", "ROWS", "SCHEMA", "TOTAL", "Target", "check_target", "from_json", "more_of",
+    "record_lists", "renamed", "sums_of", "to_json", "type_of",
+]  # fmt: skip
 
-SCHEMA = 1
-"""The version of the keys' meaning: a document with a later one is refused, one with an earlier one is still read."""
+SCHEMA = 2
+"""The version of the keys' meaning in documents."""
 
+ROWS, COUNT, MORE, TOTAL = "rows", "count", "more", "total"
+"""The keys of an answer that is a list: the rows, how many there are, how many were left out, and sums over all."""
+MATCHING = "matching"
+"""The field of an answer that lists only some of its rows itself, and counts something else: how many there are."""
+
+# The names of records begin with capital letters.
+LIST_OF_RECORDS = re.compile(r"\b(?:list|tuple|Sequence)\[[A-Z]")
 # Of numbers with a fraction; those without have 64 bits.
 LARGEST = float(1 << 64)
 # How deep lists and dicts of no known type may lie in one another.
@@ -40,6 +51,7 @@ class Target:
     start_time: int | None = None
     container: str | None = None
     python: str | None = None
+    allocator: str | None = None
     glibc: str | None = None
 
 
@@ -57,13 +69,19 @@ def to_json(record: Any) -> dict[str, Any]:
 def from_json(kind: type[R], content: Any) -> R:
     """The record of that kind that was written as ``content``; keys that it does not have are left out, and what is
     missing has its default. Texts are cut at MAX_TEXT characters. A record in which one field says the type of another
-    has ``hints_for(content)``. Raises UsageError where that is not possible."""
+    has ``hints_for(content)``; one whose keys had other names has ``from_older(content)``, which returns it with those
+    that it has now. Raises UsageError where that is not possible."""
     if not isinstance(content, Mapping):
         raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]  # a type is hashable
     hints_for = getattr(kind, "hints_for", None)
     if hints_for is not None:
         hints = {**hints, **hints_for(content)}
+    older = getattr(kind, "from_older", None)
+    try:
+        content = content if older is None else older(content)
+    except TypeError as error:
+        raise UsageError(f"not a {kind.__name__}: {error}") from None
     keys = renamed(kind)
     found = {
         name: _value(hint, content[keys.get(name, name)], f"{kind.__name__}.{name}")
@@ -80,6 +98,26 @@ def renamed(kind: type[Any]) -> dict[str, str]:
     """{field: key} of a kind of record where they differ: a class variable beside its fields."""
     own = vars(kind).get("keys")
     return own if isinstance(own, dict) else {}
+
+
+def sums_of(kind: type[Any]) -> tuple[str, ...]:
+    """The fields of an answer that are sums over all its rows, as its class variable ``sums`` names them: their keys
+    are in the record ``total``."""
+    own = vars(kind).get("sums")
+    return own if isinstance(own, tuple) else ()
+
+
+@cache
+def record_lists(kind: Any) -> tuple[str, ...]:
+    """The keys of a record whose values are lists of records, but for the rows."""
+    keys = renamed(kind)
+    lists = (keys.get(one.name, one.name) for one in dataclasses.fields(kind) if LIST_OF_RECORDS.search(str(one.type)))
+    return tuple(key for key in lists if key != ROWS)
+
+
+def more_of(key: str) -> str:
+    """The key that says how many items a list left out."""
+    return f"{key}_more"
 
 
 @cache

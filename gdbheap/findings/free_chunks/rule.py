@@ -32,12 +32,12 @@ def find(evidence: Evidence) -> list[Claim]:
     trim = evidence.trim
     if trim is None:
         return []
-    given = [(arena.predicted or 0) - (arena.top or 0) for arena in trim.arenas]
+    given = [(arena.predicted or 0) - (arena.top_predicted or 0) for arena in trim.rows]
     if not evidence.worth(sum(given)):
         return []
     threads = [size for size in given[1:] if size]
     unused = [given[index] for index in sorted(evidence.unused_arenas) if given[index]]
-    chunks, above = sum(arena.chunks for arena in trim.arenas), _above_largest(evidence)
+    chunks, above = sum(arena.chunks for arena in trim.rows), _above_largest(evidence)
     figures = FreeChunks(chunks, given[0], sum(threads), len(threads), sum(unused), len(unused), above)
     commands = evidence.line("trim", "--yes", calls=True) + _holes(evidence)
     commands += evidence.measuring() if len(threads) > 1 else []

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
 from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
+from gdbheap.documents import renamed_keys
 from gdbheap.findings.capacity.rule import ContainerRoom
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
@@ -72,6 +74,7 @@ class Trait:
 class MainHolder:
     """The blocks of one holder. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime"."""
 
+    keys: ClassVar[dict[str, str]] = {"outside": "outside_address", "alone": "is_most", "limit": "maxsize"}
     bytes: int
     resident: int | None
     share: float | None
@@ -95,6 +98,11 @@ class MainHolder:
     tasks: int = 0
     task_kind: str | None = None
     traits: list[Trait] = field(default_factory=list)
+
+    @classmethod
+    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Of a file of format 1."""
+        return renamed_keys(content, {"outside": "outside_address", "alone": "is_most", "limit": "maxsize"})
 
 
 def holds_alone(freed: int, held: int) -> bool:

@@ -26,7 +26,7 @@ def find(evidence: Evidence) -> list[Claim]:
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None:
         return []
-    top = trim.arenas[0].top or 0
+    top = trim.rows[0].top_predicted or 0
     if not evidence.worth(top):
         return []
     par = glibc.malloc.par

@@ -109,8 +109,8 @@ def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsF
     mapped = [(mapping.device, mapping.inode) for mapping in target.mappings if mapping.inode]
     names = [mapping.name for piece in pieces if (mapping := target.mappings.find(piece[1])) is not None]
     folders = set(map(dirname, names))
-    found = [file for file in find_tmpfs_files(target.proc, mapped) if dirname(file.path) in folders]
-    return sorted(found, key=lambda file: -max(len(commonprefix([file.path, name])) for name in names))
+    found = [file for file in find_tmpfs_files(target.proc, mapped) if dirname(file.file) in folders]
+    return sorted(found, key=lambda file: -max(len(commonprefix([file.file, name])) for name in names))
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:

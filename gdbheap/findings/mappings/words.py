@@ -37,7 +37,7 @@ def _left(figures: Mapped) -> str:
     """Name the files that stay although the process does not map them."""
     if not figures.left:
         return ""
-    shown = [f"{file.path} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]
+    shown = [f"{file.file} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]
     more = [f"{len(figures.left) - SHOWN_FILES:,} more"] * (len(figures.left) > SHOWN_FILES)
     size = size_text(sum(file.bytes for file in figures.left))
     files = counted(len(figures.left), "file")

@@ -52,4 +52,4 @@ def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
         return 0
     free = total(evidence.sums, FREE).virtual - total(evidence.sums, CACHED_MAPPED).virtual
     top = total(evidence.sums, line_below(TOP, 0)).virtual if given_tops(evidence.heap.target, malloc) else 0
-    return 2 * (free + top - trim.whole + page * len(malloc.stretches))
+    return 2 * (free + top - trim.pages + page * len(malloc.stretches))

@@ -43,7 +43,7 @@ def find(evidence: Evidence) -> list[Claim]:
     trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []
-    arenas = [arena for arena in trim.arenas[1:] if arena.top_kept]
+    arenas = [arena for arena in trim.rows[1:] if arena.top_kept]
     kept = sum(arena.top_kept or 0 for arena in arenas)
     beyond = sum(max(0, (arena.top_kept or 0) - DEFAULT_THRESHOLD) for arena in arenas)
     by_threshold = glibc.par.trim_threshold > DEFAULT_THRESHOLD and evidence.worth(beyond)
@@ -53,7 +53,7 @@ def find(evidence: Evidence) -> list[Claim]:
     par = glibc.par
     came = origin_in(evidence.heap.target, par, TRIM)
     figures = ThreadTops(
-        len(trim.arenas) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), came,
+        len(trim.rows) - 1, kept, par.trim_threshold, par.arena_max, len(arenas), came,
         _largest(evidence, glibc, arenas), by_threshold,
     )  # fmt: skip
     commands = [] if by_threshold else evidence.measuring()

@@ -109,15 +109,15 @@ def _panels(answer: CallStats) -> Iterator[_Panel]:
     def size(value: float) -> str:
         return size_text(round(value))
 
-    peak, most = answer.peak, answer.most
-    points = answer.curve.calls
+    peak, most = answer.peak, answer.most_blocks
+    points = answer.curve.over_calls
     yield from (
         _Panel(f"{BYTES} over calls{AREA}", _bytes(points, [point.call for point in points]), (peak.call, peak.bytes),
                calls, size, POWERS),
         _Panel(f"{BLOCKS} over calls", _blocks(points, [point.call for point in points]), (most.call, most.count),
                calls, calls, TENS),
     )  # fmt: skip
-    points = answer.curve.seconds
+    points = answer.curve.over_seconds
     # A point's calls begin at its time, and nothing changes until the next.
     ends = [*(point.seconds for point in points[1:]), answer.seconds][: len(points)]
     yield from (

@@ -96,7 +96,7 @@ def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None)
     if drawn is None or places is None:
         return {}
     used = {line.id for line in ledger.ledger if line.state == USED}
-    cells = [_line_of(group, used) for group in drawn.groups for _cell in group.cells]
+    cells = [_line_of(group, used) for group in drawn.rows for _cell in group.cells]
     sums: dict[str, dict[str | None, TypeShare]] = {}
     for share in places.shares:
         line = cells[share.place] if share.place < len(cells) else None

@@ -106,7 +106,7 @@ class Film:
         self.frames.append(Frame(call, answer.cell, [self._stretch(group) for group in self._drawn(answer)]))
 
     def _drawn(self, answer: HeapMap) -> list[Group]:
-        return [group for group in answer.groups if self.with_others or group.kind != OTHER]
+        return [group for group in answer.rows if self.with_others or group.kind != OTHER]
 
     def _stretch(self, group: Group) -> Stretch:
         cells = []

@@ -11,7 +11,20 @@ from importlib import import_module
 from inspect import getsource
 from typing import Any, Literal, Union
 
-from gdbheap.answers.accounting.records import SCHEMA, Target, renamed, type_of
+from gdbheap.answers.accounting.records import (
+    COUNT,
+    MATCHING,
+    MORE,
+    ROWS,
+    SCHEMA,
+    TOTAL,
+    Target,
+    more_of,
+    record_lists,
+    renamed,
+    sums_of,
+    type_of,
+)
 from gdbheap.findings.finding import Finding
 from gdbheap.report.words.findings import FindingKeys
 from gdbheap.report.words.keys import Key, key_of
@@ -25,6 +38,7 @@ __all__ = [
     "fields_of",
     "name_of",
     "records_below",
+    "refused",
     "schema_of",
     "written_as",
 ]
@@ -33,6 +47,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Of each type that JSON has itself.
 PLAIN = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", dict: "object"}
 LISTS = (list, tuple, Sequence)
+TARGETS = ("target", "targets")
+LEFT_OUT = "how many items of the list before it were left out; only where some were, in records of others"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,23 +66,65 @@ class Envelope:
 
     command: str
     schema: int
-    target: Target
+    target: Target | None
+    targets: list[Target]
     warnings: list[str]
     damage: list[Damage]
 
 
+@dataclasses.dataclass(frozen=True)
+class Error:
+    """Why a command has no answer."""
+
+    status: int
+    what: str
+    next: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """What a document has that is no answer."""
+
+    command: str
+    schema: int
+    error: Error
+
+
 def answers_of(answer: Callable[..., Any]) -> list[type[Any]]:
-    """The records of which a command's ``answer`` returns one, by its annotation."""
+    """The records of which a command's ``answer`` returns one, by its annotation, as they are in a document."""
     found = type_of(answer.__annotations__["return"], _names(answer.__module__))
-    return list(found.__args__) if getattr(found, "__origin__", None) is Union else [found]
+    kinds = list(found.__args__) if getattr(found, "__origin__", None) is Union else [found]
+    return [_in_document(kind) for kind in kinds]
+
+
+def _in_document(kind: Any) -> Any:
+    form = getattr(kind, "as_document", None)
+    return kind if form is None else type_of(form.__annotations__["return"], _names(kind.__module__))
 
 
 def fields_of(kind: type[Any]) -> list[Field]:
-    """The keys of a record, in their order."""
+    """The keys of a record, in their order; of a list the rows first, how many there are, and the sums over them."""
     keys = renamed(kind)
     names = _names(kind.__module__)
-    found = ((keys.get(field.name, field.name), type_of(str(field.type), names)) for field in dataclasses.fields(kind))
-    return [Field(key, type, key_of(name_of(kind), key)) for key, type in found]
+    found = {keys.get(field.name, field.name): type_of(str(field.type), names) for field in dataclasses.fields(kind)}
+    if ROWS in found:
+        sums = {key: found.pop(key) for key in sums_of(kind)}
+        own = found.pop(TOTAL, type(None))
+        found = {
+            ROWS: found.pop(ROWS), COUNT: int, MORE: int, TOTAL: _total(kind) if sums else own,  # type: ignore[arg-type]  # a type is hashable
+            **{key: type for key, type in found.items() if key not in (COUNT, MATCHING)},
+        }  # fmt: skip
+    return [Field(key, type, key_of(name_of(kind), key)) for key, type in found.items()]
+
+
+@cache
+def _total(kind: Any) -> type[Any]:
+    """The record of the sums of an answer."""
+    sums = sums_of(kind)
+    fields = [(field.name, str(field.type)) for field in dataclasses.fields(kind) if field.name in sums]
+    found = dataclasses.make_dataclass(f"{kind.__name__}Total", fields, frozen=True)
+    found.__module__, found.__doc__ = kind.__module__, "Sums over all rows."
+    return found
 
 
 def name_of(kind: type[Any]) -> str:
@@ -104,16 +162,17 @@ def _records_in(hint: Any) -> Iterator[type[Any]]:
 def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
     """The schema of the documents of these commands: the function that answers by the name in the key "command"."""
     answers = {name: answers_of(answer) for name, answer in commands.items()}
-    below = records_below([Envelope, *(kind for kinds in answers.values() for kind in kinds)])
+    below = records_below([Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)])
     documents = [_document(name, kind) for name, kinds in answers.items() for kind in kinds]
-    one = documents[0] if len(documents) == 1 else {"anyOf": documents}
+    refusals = [_named(_object(fields_of(Refused)), name) for name in answers]
+    one = _either(documents[0], refusals[0]) if len(documents) == 1 else {"anyOf": [*documents, *refusals]}
     records = {name_of(kind): _record(kind) for kind in below if kind not in _of_documents(answers)}
     return {"$schema": DIALECT, "title": " · ".join(answers), **one, "$defs": records}
 
 
 def _of_documents(answers: Mapping[str, list[type[Any]]]) -> set[type[Any]]:
     """The records whose keys are a document's own."""
-    return {Envelope, *(kind for kinds in answers.values() for kind in kinds)}
+    return {Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)}
 
 
 def envelope() -> type[Any]:
@@ -121,23 +180,57 @@ def envelope() -> type[Any]:
     return Envelope
 
 
+def refused() -> type[Any]:
+    """The record of a document that is no answer."""
+    return Refused
+
+
 def _document(name: str, kind: type[Any]) -> dict[str, Any]:
     found = _object([*fields_of(Envelope), *fields_of(kind)])
-    constants = {"command": {"const": name}, "schema": {"const": SCHEMA}}
-    for key, value in constants.items():
-        found["properties"][key].update(value)
+    lists = [more_of(key) for key in record_lists(kind)]  # type: ignore[arg-type]  # a type is hashable
+    found["required"] = [*(key for key in found["required"] if key not in TARGETS), *lists]
+    # One of them.
+    found["oneOf"] = [{"required": [key]} for key in TARGETS]
+    return _named(found, name)
+
+
+def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
+    """A document with what each one of a command says."""
+    for key, value in (("command", name), ("schema", SCHEMA)):
+        found["properties"][key].update({"const": value})
     return found
 
 
+def _either(document: dict[str, Any], refusal: dict[str, Any]) -> dict[str, Any]:
+    """An answer, or the document of an error: the keys of both, and those that one of them needs."""
+    needed = {key: document.pop(key) for key in ("required", "oneOf")}
+    properties = {**document["properties"], "error": refusal["properties"]["error"]}
+    both = {**document, "properties": properties}
+    return {
+        **both,
+        "if": {"required": ["error"]},
+        "then": {"maxProperties": len(refusal["properties"])},
+        "else": needed,
+    }
+
+
 def _record(kind: type[Any]) -> dict[str, Any]:
-    found = _object(fields_of(kind))
-    # A target has what is known of its kind.
-    return {**found, "required": []} if kind is Target else found
+    return _object(fields_of(kind))
 
 
 def _object(fields: Sequence[Field]) -> dict[str, Any]:
-    properties = {field.key: _property(field) for field in fields}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    properties: dict[str, Any] = {}
+    for field in fields:
+        properties[field.key] = _property(field)
+        if field.key != ROWS and _is_list(field.type):
+            properties[more_of(field.key)] = {"type": "integer", "description": LEFT_OUT, "unit": "number"}
+    required = [field.key for field in fields]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _is_list(hint: Any) -> bool:
+    """Whether a value of the type is a list."""
+    return any(getattr(part, "__origin__", None) in LISTS for part in (hint, *getattr(hint, "__args__", ())))
 
 
 def _property(field: Field) -> dict[str, Any]:

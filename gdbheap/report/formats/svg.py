@@ -26,7 +26,7 @@ def picture(answer: HeapMap, title: str) -> str:
     """The map as one SVG document, with a legend."""
     body: list[str] = []
     at = MARGIN + 3 * LINE
-    for group in answer.groups:
+    for group in answer.rows:
         drawn, at = _group(group, at)
         body += drawn
     return document(title, answer.cell, body, at)

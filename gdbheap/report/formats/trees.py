@@ -73,8 +73,8 @@ def contexts_tree(answer: Contexts) -> list[Weighted]:
     they add up to what all have. What lies deeper than the levels of a tree is one cell."""
     sums: list[tuple[tuple[StackFrame, ...], int, int]] = []
     ways: list[tuple[StackFrame, ...]] = []
-    most = _levels(len(answer.contexts))
-    for row in answer.contexts:
+    most = _levels(len(answer.rows))
+    for row in answer.rows:
         del ways[row.level :]
         ways.append(_above(ways[-1] if ways else (), row.name, most))
         before = sums.pop()[1:] if sums and sums[-1][0] is ways[-1] else (0, 0)
@@ -86,7 +86,7 @@ def contexts_tree(answer: Contexts) -> list[Weighted]:
 
 def sampled_tree(answer: SampledStacks) -> list[Weighted]:
     """The stacks of sampled blocks, without the frames of the allocator that took them."""
-    return [(tuple(row.frames[: len(row.frames) - row.own]), row.bytes, row.count) for row in answer.stacks]
+    return [(tuple(row.frames[: len(row.frames) - row.allocator_frames]), row.bytes, row.count) for row in answer.rows]
 
 
 def _levels(count: int) -> int:

@@ -35,8 +35,8 @@ KINDS = (
 ARENAS = (
     Column("index", "arena"), Column("address", "address", ADDRESS), Column("system", "system", SIZE),
     Column("in_use", "in use", SIZE), Column("free", "free", SIZE), Column("fast", "fast bins", SIZE),
-    Column("tcache", "tcache", SIZE), Column("top", "top", SIZE), Column("used_chunks", "used chunks", COUNT),
-    Column("free_chunks", "free chunks", COUNT),
+    Column("tcache", "tcache", SIZE), Column("top", "top", SIZE), Column("used_count", "used chunks", COUNT),
+    Column("free_count", "free chunks", COUNT),
 )  # fmt: skip
 CACHES = (
     Column("tid", "thread"), Column("name", "name"), Column("arena", "arena"), Column("chunks", "chunks", COUNT),
@@ -53,7 +53,7 @@ def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Styl
     rows = [
         (hole.address, hole.size, hole.resident, hole.allocator, arena_number(hole.arena, hole.allocator),
          neighbour_text(hole.before), neighbour_text(hole.after))
-        for hole in found.holes
+        for hole in found.rows
     ]  # fmt: skip
     total = ("total", found.bytes, found.resident, "", "", "", "")
     told = sentence(found, style, found.minimum) if found.count else f"No hole of {style.bytes(found.minimum)} or more."
@@ -67,8 +67,8 @@ def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
     found = asked.answer
     if not any(row.groups for row in found.sums):
         return paragraph("No pinned pages: no few blocks keep a page or more from going back.")
-    rows = [(pin.address, pin.would_free, pin.blocks, pin.size, pin.allocator, pin.what) for pin in found.pins]
-    kinds = [(row.what, row.allocator, row.blocks, row.bytes, row.groups, row.would_free) for row in found.kinds]
+    rows = [(pin.address, pin.would_free, pin.blocks, pin.size, pin.allocator, pin.what) for pin in found.rows]
+    kinds = [(row.what, row.allocator, row.blocks, row.bytes, row.groups, row.would_free) for row in found.by_kind]
     count = sum(row.groups for row in found.sums)
     body = listed([conclusion(found, style), *sentences(found, style)]) + table(
         "pins-kinds", "What the pins are", KINDS, kinds, most

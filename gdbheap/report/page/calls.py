@@ -80,9 +80,9 @@ def _sections(found: CallStats, stacks: CallStacks | None, why: str, most: int) 
     kinds = [(kind, getattr(found.calls, kind)) for kind in KINDS if getattr(found.calls, kind)]
     yield Section("kinds", "Calls", table("kinds-table", "Calls by kind", CALLS, kinds, most))
     by_bytes = sorted(found.sizes, key=lambda row: -row.bytes)
-    rows = [(row.start, row.end, row.calls, row.bytes, row.live, row.live_bytes) for row in by_bytes]
+    rows = [(row.start, row.end, row.calls, row.bytes, row.live_blocks, row.live_bytes) for row in by_bytes]
     yield Section("sizes", "Sizes", table("sizes-table", "What was asked for, the most bytes first", SIZES, rows, most))
-    spans = [(span.start, span.end, span.blocks) for span in found.lifetimes.spans]
+    spans = [(span.start, span.end, span.blocks) for span in found.lifetimes.by_calls]
     lives = table(
         "lives-table",
         "How many calls released blocks lived",
@@ -97,7 +97,7 @@ def _sections(found: CallStats, stacks: CallStacks | None, why: str, most: int) 
 def _moments(found: CallStats) -> str:
     rows: list[Sequence[object]] = [
         (name, one.call, f"{one.seconds:.2f}", one.count, one.bytes, one.usable)
-        for name, one in (("most bytes", found.peak), ("most blocks", found.most))
+        for name, one in (("most bytes", found.peak), ("most blocks", found.most_blocks))
     ]
     live = found.live
     rows.append(("at the end", found.calls.all, f"{found.seconds:.2f}", live.count, live.bytes, live.usable))
@@ -105,7 +105,7 @@ def _moments(found: CallStats) -> str:
 
 
 def _stacks(found: CallStacks, most: int) -> Section:
-    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.stacks if stack.bytes > 0]
+    rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
     picture = flame_part(rows, f"What was in use after call {found.call:,}, by stack", ALLOCATED)
     sites = [
         (label(site.frame) if site.frame else NO_STACK, site.frame.file if site.frame else "", site.bytes, site.blocks,

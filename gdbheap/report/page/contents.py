@@ -55,22 +55,21 @@ def types_section(asked: Asked[Types], by_type: Asked[Retained], most: int, styl
 def _objects(found: PyObjects, by_type: Asked[Retained], most: int, style: Style) -> Section:
     kept = {row.type: row.retained for row in (by_type.answer.rows if by_type.answer else [])}
     rows = [
-        (row.type, row.count, row.bytes, row.buffers, row.bytes + row.buffers, kept.get(row.type))
-        for row in found.types
+        (row.type, row.count, row.own, row.buffers, row.own + row.buffers, kept.get(row.type)) for row in found.rows
     ]
     total = found.total
-    sums = ("total", total.count, total.bytes, total.buffers, total.bytes + total.buffers, "")
+    sums = ("total", total.count, total.own, total.buffers, total.own + total.buffers, "")
     why = f"What they retain is not known: {by_type.why}." if by_type.answer is None else ""
     body = "".join(map(paragraph, sentences(found, style))) + paragraph(why, "why")
     body += table("types-table", "Types, what holds the most first", OBJECTS, rows, most, sums)
-    unknown = [(block.address, block.size, block.looks) for block in found.unknown]
+    unknown = [(block.address, block.size, block.look) for block in found.unidentified]
     return Section(
         "types", TYPES, body + table("types-unknown", "The largest blocks that are not known", UNKNOWN, unknown, most)
     )
 
 
 def _kinds(found: BlockKinds, most: int) -> Section:
-    rows = [(row.type, row.count, row.bytes) for row in found.types]
+    rows = [(row.type, row.count, row.bytes) for row in found.rows]
     rest = found.unclassified
     told = f"{count_text(rest.count)} of {count_text(found.total.count)} blocks in use are of no kind that can be told."
     total = ("total, with what is not known", found.total.count, found.total.bytes)
@@ -83,7 +82,7 @@ def retained_section(asked: Asked[Retained], most: int) -> Section:
     if asked.answer is None:
         return refused("retained", RETAINED, asked.why)
     found = asked.answer
-    rows = [(row.type, row.address, row.count, row.bytes, row.retained, held_at(row)) for row in found.rows]
+    rows = [(row.type, row.address, row.count, row.own, row.retained, held_at(row)) for row in found.rows]
     title = "What is kept alive by one alone" + (AT_LEAST if found.not_examined else "")
     body = table("retained-table", title, KEPT, rows, most) + _rest(found)
     return Section("retained", RETAINED, body or paragraph("Nothing retains more than its own block."))

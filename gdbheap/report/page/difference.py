@@ -56,10 +56,10 @@ LOOKS = (Column("number", "look"), Column("time", "when"), Column("what", "what"
 def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
     """The page; its second half is about the last look alone."""
     answer = printable_record(answer)
-    count = len(answer.looks)
-    name = title_of(answer.looks[-1].program, answer.looks[-1].target)
+    count = len(answer.compared)
+    name = title_of(answer.compared[-1].program, answer.compared[-1].target)
     title = f"{'What changed' if count == 2 else 'What rose'} in {name}"
-    said = f"{count} looks, from {moment(answer.looks[0].time)} to {moment(answer.looks[-1].time)}."
+    said = f"{count} looks, from {moment(answer.compared[0].time)} to {moment(answer.compared[-1].time)}."
     grown, told = conclusion(answer, style), heading(answer, style)
     first, more = (grown, told) if grown else (told, "")
     lead = f'<p class="lead">{safe(first[:1].upper() + first[1:], 1000)}</p>\n'
@@ -95,14 +95,15 @@ def _sections(answer: Difference, most: int) -> Iterator[Section]:
 
 def _looks(answer: Difference, most: int) -> str:
     rows = [
-        (str(number), moment(look.time), name_of(look.target), look.rss) for number, look in enumerate(answer.looks, 1)
+        (str(number), moment(look.time), name_of(look.target), look.rss)
+        for number, look in enumerate(answer.compared, 1)
     ]
     return table("looks-table", "What was compared", LOOKS, rows, most)
 
 
 def _curve(answer: Difference) -> str:
     """RSS over time, of three looks or more."""
-    known = [(look.time, look.rss) for look in answer.looks if look.rss is not None]
+    known = [(look.time, look.rss) for look in answer.compared if look.rss is not None]
     span = known[-1][0] - known[0][0] if known else 0
     if len(known) < 3 or span <= 0:
         return ""
@@ -118,7 +119,7 @@ def _curve(answer: Difference) -> str:
 
 
 def _with_looks(columns: Sequence[Column], answer: Difference) -> list[Column]:
-    count = len(answer.looks)
+    count = len(answer.compared)
     names = ["first", *(f"look {number}" for number in range(2, count)), "last"]
     return [*columns, *(Column(f"look-{place}", name, SIZE) for place, name in enumerate(names))]
 
@@ -137,7 +138,7 @@ def _lines(answer: Difference, most: int) -> str:
 
 
 def _types(answer: Difference, most: int) -> str:
-    rows = [(row.type, row.count, row.bytes, row.buffers, row.together, *row.looks) for row in answer.types]
+    rows = [(row.type, row.count, row.own, row.buffers, row.bytes, *row.looks) for row in answer.types]
     return table("changed-types-table", "Types, what grew the most first", _with_looks(TYPES, answer), rows, most)
 
 
@@ -148,8 +149,8 @@ def _sizes(answer: Difference, most: int) -> str:
 
 def _blocks(answer: Difference, most: int) -> str:
     rows: list[TableRow] = [
-        (row.type or "(no object)", row.size, row.new, row.gone, row.kept, holder_text(row))
-        for row in answer.blocks or []
+        (row.type or "(no object)", row.size, row.new, row.gone, row.still_there, holder_text(row))
+        for row in answer.block_changes or []
     ]
     return table("changed-blocks-table", "By type and size", BLOCKS, rows, most)
 
@@ -160,13 +161,15 @@ def _owners(answer: Difference, most: int) -> str:
 
 
 def _arenas(answer: Difference, most: int) -> str:
-    rows = [(arena_text(row.index), row.address, row.system, row.in_use, row.top, row.state) for row in answer.arenas]
+    rows = [
+        (arena_text(row.index), row.address, row.system, row.in_use, row.top, row.state) for row in answer.arena_changes
+    ]
     return table("changed-arenas-table", "Arenas of malloc", ARENAS, rows, most)
 
 
 def _holes(answer: Difference, most: int) -> str:
     rows = [
-        (row.address, row.size, row.resident, row.allocator, row.state, ", ".join(row.pins)) for row in answer.holes
+        (row.address, row.size, row.resident, row.allocator, row.state, ", ".join(row.around)) for row in answer.holes
     ]
     return table("changed-holes-table", "Holes, the largest first", HOLES, rows, most)
 

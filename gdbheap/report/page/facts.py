@@ -32,7 +32,7 @@ def facts_section(asked: Asked[Info], most: int) -> Section:
     title = "What this rests on"
     if asked.answer is None:
         return refused("facts", title, asked.why)
-    facts = asked.answer.facts
+    facts = asked.answer.rows
     rows = [(fact.fact, fact.value, fact.source, fact.confirmed or "") for fact in facts]
     confirmed = sum(fact.confirmed is not None for fact in facts)
     told = f"{counted(len(rows), 'fact')}, {confirmed} confirmed by a second source or by the target's own bytes."

@@ -74,10 +74,10 @@ def map_section(found: Overview) -> Section:
     answer = found.map.answer
     if answer is None:
         return refused(ID, TITLE, found.map.why)
-    if not answer.groups:
+    if not answer.rows:
         return refused(ID, TITLE, "nothing that an allocator could have mapped is there to draw")
     names, numbers = _types(found)
-    stretches = _stretches(answer.groups, _by_cell(found), numbers)
+    stretches = _stretches(answer.rows, _by_cell(found), numbers)
     shown = sorted(stretches, key=lambda one: one.group.start - one.group.end)[:STRETCHES]
     if _is_in_use(found):
         blocks, small = _by_allocator(shown)

@@ -42,20 +42,20 @@ def processes_page(found: Family, time: float) -> bytes:
     """The page, of a moment."""
     found = printable_record(found)
     style = Style()
-    title = f"Memory of {counted(len(found.processes), 'process', 'processes')}"
-    told = [counts_sentence(found, style), *(advice_sentence(row, style) for row in found.advice)]
+    title = f"Memory of {counted(len(found.rows), 'process', 'processes')}"
+    told = [counts_sentence(found, style), *(advice_sentence(row, style) for row in found.savings)]
     advice = listed([sentence for sentence in told if sentence])
-    verdicts = listed([verdict_line(member, style) for member in found.processes if member.verdict])
+    verdicts = listed([verdict_line(member, style) for member in found.rows if member.verdict])
     lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{verdicts}{advice}'
-    notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.processes if member.note]
+    notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.rows if member.note]
     lead += listed(notes, "warnings")
     return fitted(lambda most: page(title, lead, list(_sections(found, most)), f"Looked at {moment(time)}."))
 
 
 def _sections(found: Family, most: int) -> Iterator[Section]:
     total = found.total
-    sums = ("", "total", total.rss, total.pss, total.uss, total.swap, "", "", "", "", "", "")
-    rows = [_row(member) for member in found.processes]
+    sums = ("", "total", total.rss, total.pss, total.uss, total.swapped, "", "", "", "", "", "")
+    rows = [_row(member) for member in found.rows]
     body = _bars(found) + table("processes-table", "Each process, the largest first", PROCESSES, rows, most, sums)
     yield Section("processes", "The processes", body)
     if found.written is None:
@@ -64,9 +64,9 @@ def _sections(found: Family, most: int) -> Iterator[Section]:
     kinds = [(name, size) for name, size in written_kinds(written)]
     told = (
         f"{size_text(written.shared)} of private pages is still shared since the fork, {size_text(written.unshared)} "
-        f"no longer is, and {size_text(written.new)} is new since."
+        f"no longer is, and {size_text(written.not_there)} is new since."
     )
-    types = [(row.type, row.objects, row.bytes, row.alone, row.recounted) for row in found.types]
+    types = [(row.type, row.objects, row.bytes, row.counts_only, row.recounted) for row in found.types]
     body = paragraph(told) + table("written-table", "Pages that are no longer shared", WRITTEN, kinds, most)
     body += table("written-types", "Whose reference counts have changed", TYPES, types, most)
     yield Section("written", "By what pages were written", body)
@@ -74,17 +74,17 @@ def _sections(found: Family, most: int) -> Iterator[Section]:
 
 def _row(member: Member) -> tuple[object, ...]:
     heap = member.heap
-    sizes = (None,) * 4 if heap is None else (heap.in_use, heap.free, heap.trim, heap.kept)
+    sizes = (None,) * 4 if heap is None else (heap.in_use, heap.free, heap.reclaimable, heap.kept)
     finding = heap.finding if heap is not None else None
     worth = ("", "") if finding is None else (finding.id, finding.bytes)
-    return str(member.pid), member.program, member.rss, member.pss, member.uss, member.swap, *sizes, *worth
+    return str(member.pid), member.program, member.rss, member.pss, member.uss, member.swapped, *sizes, *worth
 
 
 def _bars(found: Family) -> str:
     """What each process adds to what all have: a bar of PSS."""
     parts = [
         (f"process {member.pid} ({one_line(member.program, 60)}): {size_text(member.pss)} of PSS", member.pss or 0)
-        for member in found.processes
+        for member in found.rows
     ]
     whole = size_text(sum(size for _text, size in parts))
     return bar(parts, f"PSS of {counted(len(parts), 'process', 'processes')}, {whole} together")

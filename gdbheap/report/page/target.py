@@ -116,7 +116,7 @@ def _lead(found: Overview, style: Style) -> str:
 def _with_decision(section: Section, found: Overview, style: Style) -> Section:
     """The ledger with what can be given back, and what the control group is charged."""
     ledger = found.ledger
-    lines = container.render(ledger.container, ledger.rss.lazy, style).splitlines()
+    lines = container.render(ledger.container, ledger.rss.lazily_freed, style).splitlines()
     return replace(section, body="".join(map(paragraph, [decision(ledger, style), *lines])) + section.body)
 
 
@@ -132,8 +132,8 @@ def _figure(key: str, name: str, size: int | None) -> str:
 def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
     rss, summary = found.ledger.rss, found.ledger.summary
     yield "rss.bytes", "resident (RSS)", rss.bytes
-    if rss.swap:
-        yield "rss.swap", "swapped out", rss.swap
+    if rss.swapped:
+        yield "rss.swap", "swapped out", rss.swapped
     if summary is not None:
         yield "summary.used_resident", "in use and resident", summary.used_resident
         yield "summary.free_resident", "free and resident", summary.free_resident

@@ -38,10 +38,12 @@ def threads_section(asked: Asked[Threads], lines: Asked[list[ThreadLines]], name
         return Section("threads", "Threads", body + paragraph(f"Frames are not here: {lines.why}.", "why"), lines.why)
     if asked.answer is None:
         body += paragraph(f"What frames hold is not known: {asked.why}.", "why")
-    found: Sequence[PythonThread | ThreadLines] = asked.answer.threads if asked.answer else lines.answer or []
+    found: Sequence[PythonThread | ThreadLines] = asked.answer.rows if asked.answer else lines.answer or []
     stacks: dict[tuple[object, ...], list[PythonThread | ThreadLines]] = {}
     for thread in found:
-        stacks.setdefault(tuple((frame.function, frame.file, frame.line) for frame in thread.frames), []).append(thread)
+        stacks.setdefault(tuple((frame.function, frame.file, frame.line) for frame in thread.running), []).append(
+            thread
+        )
     shown = list(stacks.values())[:SHOWN_STACKS]
     body += "".join(_stack(number, threads) for number, threads in enumerate(shown))
     left = len(stacks) - len(shown)
@@ -66,10 +68,10 @@ def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
     who = f"Thread {thread_name(first)}"
     if len(threads) > 1:
         who = f"{len(threads):,} threads at the same lines, such as {thread_name(first)}"
-    title = f"{who}: {counted(len(first.frames), 'frame')}"
+    title = f"{who}: {counted(len(first.running), 'frame')}"
     if known:
-        title += f", {'keeps' if len(threads) == 1 else 'keep'} {size_text(sum(thread.kept for thread in known))}"
-    rows = [(frame.function, frame.file, frame.line, *_variables(frame)) for frame in first.frames]
+        title += f", {'keeps' if len(threads) == 1 else 'keep'} {size_text(sum(thread.retained for thread in known))}"
+    rows = [(frame.function, frame.file, frame.line, *_variables(frame)) for frame in first.running]
     columns = FRAMES if known else FRAMES[:3]
     caption = f"Frames of thread {thread_name(first)}, the innermost first"
     frames = table(f"frames-{number}", caption, columns, rows, SHOWN_FRAMES)
@@ -82,7 +84,7 @@ def _variables(frame: Running | Line) -> tuple[object, ...]:
         return ()
     most = sorted(frame.locals, key=lambda one: -one.size)[:SHOWN_LOCALS]
     told = ", ".join(f"{one.name or '(on the stack)'}: {one.type} ({size_text(one.size)})" for one in most)
-    return frame.size, told
+    return frame.bytes, told
 
 
 def tasks_section(asked: Asked[Tasks], most: int) -> Section:
@@ -91,9 +93,9 @@ def tasks_section(asked: Asked[Tasks], most: int) -> Section:
     if asked.answer is None:
         return refused("tasks", title, asked.why)
     found = asked.answer
-    if not any(found.count.values()):
+    if not any(found.kinds.values()):
         return Section("tasks", title, paragraph("No task, coroutine, generator or greenlet is alive."))
-    total = ("total", sum(found.count.values()), found.bytes, "", "", "", "", "")
+    total = ("total", sum(found.kinds.values()), found.bytes, "", "", "", "", "")
     body = table(
         "tasks-table",
         "Those that wait alike, the most numerous first",

@@ -71,7 +71,7 @@ def _others(answer: Arenas, style: Style) -> str:
     """The arenas of extents: what is not in use of the active ones is free in slabs, or padding."""
 
     def sizes(row: ExtentArena) -> list[int]:
-        return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.retained]
+        return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.given_back]
 
     rows = [[row.choice, f"{row.allocator} of {row.module}", *map(style.size, sizes(row))] for row in answer.others]
     total = [sum(column) for column in zip(*map(sizes, answer.others))]
@@ -104,18 +104,19 @@ def _sizes(answer: Arenas, style: Style) -> str:
     """A row for each size of blocks, and their sum."""
     rows = [
         [
-            count_text(row.size), count_text(row.groups), count_text(row.used), style.size(row.used * row.size),
-            "-" if row.asked is None else style.size(row.asked), count_text(row.free), style.size(row.free * row.size),
+            count_text(row.size), count_text(row.groups), count_text(row.used_count),
+            style.size(row.used_count * row.size), "-" if row.asked is None else style.size(row.asked),
+            count_text(row.free_count), style.size(row.free_count * row.size),
         ]
         for row in answer.classes
     ]  # fmt: skip
-    used, free = sum(row.used for row in answer.classes), sum(row.free for row in answer.classes)
+    used, free = sum(row.used_count for row in answer.classes), sum(row.free_count for row in answer.classes)
     asked = [row.asked for row in answer.classes if row.asked is not None]
     total = [
         "total", count_text(sum(row.groups for row in answer.classes)), count_text(used),
-        style.size(sum(row.used * row.size for row in answer.classes)),
+        style.size(sum(row.used_count * row.size for row in answer.classes)),
         style.size(sum(asked)) if asked else "-", count_text(free),
-        style.size(sum(row.free * row.size for row in answer.classes)),
+        style.size(sum(row.free_count * row.size for row in answer.classes)),
     ]  # fmt: skip
     return table(CLASSES, rows, style, total)
 
@@ -126,7 +127,7 @@ def _system(size: int, answer: Arenas, style: Style) -> list[str]:
 
 def _row(arena: Arena, answer: Arenas, style: Style) -> list[str]:
     sizes = [style.size(size) for size in (arena.in_use, arena.free, arena.top, arena.fast, arena.tcache)]
-    counts = [count_text(arena.used_chunks), count_text(arena.free_chunks)]
+    counts = [count_text(arena.used_count), count_text(arena.free_count)]
     return [
         arena_text(arena.index), address_text(arena.address), *_system(arena.system, answer, style), *sizes, *counts,
     ]  # fmt: skip

@@ -51,8 +51,8 @@ def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, absent: int, 
 def _row(row: ArrayRow, style: Style) -> list[str]:
     name = f" {one_line(row.name, NAME_LENGTH)}" if row.name is not None else ""
     notes = []
-    if row.shared:
-        notes.append(f"{style.bytes(row.shared)} shared with rows above or below")
+    if row.repeated:
+        notes.append(f"{style.bytes(row.repeated)} shared with rows above or below")
     if row.device is not None:
         notes += _of_tensor(row, style)
     if row.base is not None:
@@ -118,4 +118,6 @@ def in_array_text(found: InArray, style: Style) -> str:
     name = "" if found.name is None else f" {one_line(found.name, NAME_LENGTH)}"
     own = f"{found.what}{name} {shape_text(found.shape, found.dtype)}"
     place = f"at {address_text(found.address)}"
-    return f"{own} {place}" if found.what == found.of else f"{own} of {found.of} {shape_text(found.whole)} {place}"
+    return (
+        f"{own} {place}" if found.what == found.of else f"{own} of {found.of} {shape_text(found.whole_shape)} {place}"
+    )

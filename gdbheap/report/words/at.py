@@ -33,10 +33,10 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
     )
     lines = [f"  {title:<8} {_printable(text)}" for title, text in known if text] + _refers(answer, style)
     made = maker_lines(answer.made, style) if with_maker else []
-    if answer.allocated is not None:
-        own = answer.allocated
+    if answer.allocated_at is not None:
+        own = answer.allocated_at
         place = f"{own.file}:{own.line}"
-        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.size)} (tracemalloc)")
+        lines.append(f"  {'line':<8} {place}, which asked for {style.bytes(own.asked)} (tracemalloc)")
     return "\n".join([style.heading(_sentence(answer, address)), *lines, *made])
 
 
@@ -55,7 +55,7 @@ def maker_lines(made: Made | None, style: Style) -> list[str]:
     """The recorded call that gave a block, and its stack."""
     if made is None:
         return ["  made by  no call that has a stack"]
-    about = f"  made by  a call for {style.bytes(made.size)} at {address_text(made.address)}, from"
+    about = f"  made by  a call for {style.bytes(made.asked)} at {address_text(made.address)}, from"
     return [about, stack_text(made.frames, style)]
 
 
@@ -77,8 +77,8 @@ def _sentence(answer: At, address: int) -> str:
             f"{name} is in a block of {answer.block.allocator} that is {_state(answer.block)}{holds}.{_further(answer)}"
         )
     mapping = answer.mapping
-    if mapping.owner != "other":
-        return f"{name} is in {mapping.owner}."
+    if mapping.whose != "other":
+        return f"{name} is in {mapping.whose}."
     size = size_text(mapping.end - mapping.start)
     return f"{name} is in a mapping of {size} that the program or a library made itself; no block is known there."
 
@@ -121,4 +121,4 @@ def _mapping(mapping: AtMapping, style: Style) -> str:
     size = style.bytes(mapping.end - mapping.start)
     name = f" {mapping.name}" if mapping.name else ""
     huge = f", {style.bytes(mapping.huge)} of it in transparent huge pages" if mapping.huge else ""
-    return f"{mapping.start:#x}-{mapping.end:#x} {mapping.perms}{name}, {size}, {mapping.owner}{huge}"
+    return f"{mapping.start:#x}-{mapping.end:#x} {mapping.perms}{name}, {size}, {mapping.whose}{huge}"

@@ -22,13 +22,13 @@ def render(answer: BlockKinds, style: Style) -> str:
     """A row a kind, what is not listed, what is of no kind, the total; then a sentence."""
     rows = [
         [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
-        for row in answer.types
+        for row in answer.rows
     ]
     rest, total = answer.unclassified, answer.total
-    left = answer.kinds - len(answer.types)
+    left = answer.count - len(answer.rows)
     if left:
-        size = total.bytes - rest.bytes - sum(row.bytes for row in answer.types)
-        count = total.count - rest.count - sum(row.count for row in answer.types)
+        size = total.bytes - rest.bytes - sum(row.bytes for row in answer.rows)
+        count = total.count - rest.count - sum(row.count for row in answer.rows)
         rows.append([style.size(size), count_text(count), "", f"{left:,} more"])
     rows.append([style.size(rest.bytes), count_text(rest.count), "", "of no kind that is proven"])
     ends = [style.size(total.bytes), count_text(total.count), "", "total"]
@@ -37,7 +37,7 @@ def render(answer: BlockKinds, style: Style) -> str:
 
 def _used(row: KindRow, style: Style) -> str:
     """Say how much of their blocks containers fill."""
-    return "" if row.used is None else style.size(row.used)
+    return "" if row.occupied is None else style.size(row.occupied)
 
 
 def _sentence(answer: BlockKinds) -> str:

@@ -18,14 +18,14 @@ COLUMNS = Column("buffer", True), Column("of type", True)
 
 def render(answer: Buffers, style: Style) -> str:
     """A row a kind of buffer, what is not listed as one row, the total; then a sentence."""
-    if not answer.rows:
+    if not answer.matching:
         return style.filled("No object of a type whose name matches owns a buffer; 'heap pyobjects' lists the types.")
-    sizes = [(buffer.bytes, buffer.absent) for buffer in answer.buffers]
+    sizes = [(buffer.bytes, buffer.absent) for buffer in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
-    rows = [_row(buffer, style, shares) for buffer in answer.buffers]
-    left = answer.rows - len(answer.buffers)
+    rows = [_row(buffer, style, shares) for buffer in answer.rows]
+    left = answer.matching - len(answer.rows)
     if left:
-        count, size, absent = left_over(answer, answer.buffers, ("count", "bytes", "absent"))
+        count, size, absent = left_over(answer, answer.rows, ("count", "bytes", "absent"))
         rest = [count_text(count), style.size(size), *shares.cells(size, absent)]
         rows.append([*rest, f"({left:,} more kinds)", ""])
     whole = [count_text(answer.count), style.size(answer.bytes), *shares.cells(answer.bytes, answer.absent)]

@@ -27,7 +27,7 @@ def render(answer: CallStacks, left_out: int, style: Style) -> str:
     rest = len(answer.sites) - len(sites)
     parts = [style.filled(_about(answer, style)), table(COLUMNS, rows, style, _total(answer, style)) if rows else ""]
     parts += [f"{counted(rest, 'more site')} not listed."] if rest else []
-    parts += [_stack(stack, answer, style) for stack in answer.stacks]
+    parts += [_stack(stack, answer, style) for stack in answer.rows]
     parts += [f"{counted(left_out, 'more stack')} not listed."] if left_out else []
     notes = [*_notes(answer, style), *(f"{style.heading('Warning:')} {style.named(line)}" for line in answer.unread)]
     return join(*parts, *map(style.filled, notes))
@@ -36,9 +36,9 @@ def render(answer: CallStacks, left_out: int, style: Style) -> str:
 def _about(answer: CallStacks, style: Style) -> str:
     program = program_text(answer.words, answer.exe)
     who = f"process {answer.pid} ({program})"
-    if answer.since is not None:
+    if answer.since_call is not None:
         return (
-            f"Between call {answer.since:,} and call {answer.call:,} of {who} the memory in use changed by"
+            f"Between call {answer.since_call:,} and call {answer.call:,} of {who} the memory in use changed by"
             f" {_signed(answer.bytes, style)}{_about_equal(answer)}."
         )
     exact = "" if answer.in_use is None or answer.mean <= EVERY_CALL else f" ({style.bytes(answer.in_use)} were)"
@@ -59,7 +59,7 @@ def _signed(size: int, style: Style) -> str:
 def _row(site: Site, answer: CallStacks, style: Style) -> list[str]:
     return [
         _signed(site.bytes, style),
-        f"{100 * site.bytes / answer.bytes:.1f}" if answer.bytes and answer.since is None else "",
+        f"{100 * site.bytes / answer.bytes:.1f}" if answer.bytes and answer.since_call is None else "",
         f"{site.blocks:,}",
         _signed(site.allocated_bytes, style),
         f"{site.allocated_blocks:,}",
@@ -70,12 +70,12 @@ def _row(site: Site, answer: CallStacks, style: Style) -> list[str]:
 def _total(answer: CallStacks, style: Style) -> list[str]:
     allocated = sum(site.allocated_bytes for site in answer.sites)
     calls = sum(site.allocated_blocks for site in answer.sites)
-    share = "100.0" if answer.bytes and answer.since is None else ""
+    share = "100.0" if answer.bytes and answer.since_call is None else ""
     return [_signed(answer.bytes, style), share, f"{answer.blocks:,}", _signed(allocated, style), f"{calls:,}", "total"]
 
 
 def _stack(stack: AllocatingStack, answer: CallStacks, style: Style) -> str:
-    share = f" ({100 * stack.bytes / answer.bytes:.1f} %)" if answer.bytes and answer.since is None else ""
+    share = f" ({100 * stack.bytes / answer.bytes:.1f} %)" if answer.bytes and answer.since_call is None else ""
     head = f"{_signed(stack.bytes, style)}{share} in {counted(stack.blocks, 'block')} from"
     frames = stack_text(stack.frames, style) if stack.frames else f"    {NO_STACK}"
     return f"{style.heading(head)}\n{frames}"
@@ -96,6 +96,6 @@ def _notes(answer: CallStacks, style: Style) -> list[str]:
         )
     if answer.lost:
         notes.append(f"{counted(answer.lost, 'call')} could not be written down, and are missing here.")
-    if not answer.whole:
+    if not answer.is_whole:
         notes.append("The log is truncated: these figures cover only the part that was read.")
     return notes

@@ -53,10 +53,10 @@ def render(answer: CallStats, whole: CallStats, style: Style, picture: str | Non
         style.filled(about(answer)),
         _calls(answer, style),
         _moments(answer, style),
-        _course(answer.curve.calls, style),
+        _course(answer.curve.over_calls, style),
         _sizes(answer.sizes, whole.sizes, style),
         _lives(answer, style),
-        _growths(answer.growth or [], style),
+        _growths(answer.arena_growths or [], style),
         "\n".join(style.filled(sentence) for sentence in [*told(answer, style), where] if sentence),
     )
 
@@ -77,7 +77,7 @@ def _calls(answer: CallStats, style: Style) -> str:
 
 
 def _moments(answer: CallStats, style: Style) -> str:
-    peak, most = answer.peak, answer.most
+    peak, most = answer.peak, answer.most_blocks
     rows = [
         ["most bytes", *_when(peak), *_amounts(peak, style)],
         ["most blocks", *_when(most), *_amounts(most, style)],
@@ -122,12 +122,12 @@ def _sizes(rows: Sequence[SizeOfCalls], whole: Sequence[SizeOfCalls], style: Sty
 
 
 def _size(row: SizeOfCalls, style: Style) -> list[str]:
-    return [count_text(row.calls), style.size(row.bytes), count_text(row.live), style.size(row.live_bytes)]
+    return [count_text(row.calls), style.size(row.bytes), count_text(row.live_blocks), style.size(row.live_bytes)]
 
 
 def _sum(rows: Sequence[SizeOfCalls], style: Style) -> list[str]:
     calls, size, live, left = (
-        sum(getattr(row, name) for row in rows) for name in ("calls", "bytes", "live", "live_bytes")
+        sum(getattr(row, name) for row in rows) for name in ("calls", "bytes", "live_blocks", "live_bytes")
     )
     return [count_text(calls), style.size(size), count_text(live), style.size(left)]
 
@@ -136,12 +136,12 @@ def _lives(answer: CallStats, style: Style) -> str:
     lives = answer.lifetimes
     if not lives.released:
         return ""
-    rows = [["calls", *_quantiles(lives.calls, ",.0f")], ["seconds", *_quantiles(lives.seconds, ",.6f")]]
-    longest = max(span.blocks for span in lives.spans)
+    rows = [["calls", *_quantiles(lives.in_calls, ",.0f")], ["seconds", *_quantiles(lives.in_seconds, ",.6f")]]
+    longest = max(span.blocks for span in lives.by_calls)
     spans = [
         [count_text(span.start), count_text(span.end), bar(span.blocks, longest, style), count_text(span.blocks),
          share_text(span.blocks, lives.released)]
-        for span in lives.spans
+        for span in lives.by_calls
     ]  # fmt: skip
     total = ["", "", "total", count_text(lives.released), share_text(lives.released, lives.released)]
     return join(table(LIVES, rows, style), table(SPANS, spans, style, total))
@@ -149,11 +149,11 @@ def _lives(answer: CallStats, style: Style) -> str:
 
 def _growths(growths: Sequence[Growth], style: Style) -> str:
     """The calls that were looked at, the rest, and the total."""
-    looked = [grown for grown in growths if grown.looked]
+    looked = [grown for grown in growths if grown.has_looked]
     if not growths:
         return ""
     rows = [
-        [count_text(grown.call), NEW if grown.new else arena_text(grown.arena), count_text(grown.size),
+        [count_text(grown.call), NEW if grown.is_new else arena_text(grown.arena), count_text(grown.asked),
          count_text(grown.chunk), *(NONE if found is None else count_text(found)
          for found in (grown.largest, grown.short_by)), style.size(grown.bytes),
          " < ".join(short_frames(grown.frames or []))]
@@ -189,19 +189,21 @@ def _sums(answer: CallStats, style: Style) -> Iterator[str]:
     lives, temporary = answer.lifetimes, answer.temporary
     yield (
         f"{counted(answer.allocated, 'block')} began to live, {count_text(lives.released)} were released:"
-        f" {count_text(lives.zero)} ({share_text(lives.zero, lives.released)} %) by the very next call;"
+        f" {count_text(lives.within_a_call)} ({share_text(lives.within_a_call, lives.released)} %) by the very next"
+        " call;"
         f" {count_text(temporary.count)} ({share_text(temporary.count, answer.allocated)} %,"
         f" {style.bytes(temporary.bytes)}) were temporary: released by the next call of the thread that had allocated"
         " them."
     )
-    resized = answer.realloc
+    resized = answer.resized
     if answer.calls.realloc:
         yield (
-            f"realloc made {counted(resized.grown, 'block')} larger and {count_text(resized.shrunk)} smaller; it moved"
+            f"realloc made {counted(resized.made_larger, 'block')} larger and {count_text(resized.shrunk)} smaller; "
+            "it moved"
             f" {count_text(resized.moved)}, {style.bytes(resized.copied)} together."
         )
-    if answer.growth is not None:
-        yield from _about_growths(answer.growth)
+    if answer.arena_growths is not None:
+        yield from _about_growths(answer.arena_growths)
     others = [f"{count_text(getattr(answer.calls, kind))} of {kind}" for kind in OTHERS if getattr(answer.calls, kind)]
     if others:
         yield f"Calls that are not counted above: {', '.join(others)}."
@@ -230,11 +232,11 @@ def _notes(answer: CallStats) -> Iterator[str]:
             f"{counted(answer.unknown, 'call')} were about blocks from before the recording, by the process that forked"
             " this one; what realloc gave for such a block counts as a new one."
         )
-    if answer.unseen:
-        yield f"The release of {counted(answer.unseen, 'block')} is not in the log."
+    if answer.not_released:
+        yield f"The release of {counted(answer.not_released, 'block')} is not in the log."
     if answer.lost:
         yield f"{counted(answer.lost, 'call')} could not be recorded."
-    if not answer.whole:
+    if not answer.is_whole:
         yield "The log is damaged or was cut off: these are the calls up to there."
     if answer.processes > 1:
         yield f"The log has {counted(answer.processes, 'process', 'processes')}: --process=PID chooses another."

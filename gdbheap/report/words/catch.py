@@ -19,17 +19,17 @@ ENDS = {"gone": "The process ended.", "exec": "The process began to run another 
 
 def render(answer: Catch, cut: int, style: Style) -> str:
     """Each call with its stack (``cut`` more are not listed), and what it cost."""
-    parts = [_call(call, style) for call in answer.calls] or ["There was no such call."]
+    parts = [_call(call, style) for call in answer.rows] or ["There was no such call."]
     parts += [f"{counted(cut, 'more call')} not listed."] if cut else []
     cost = answer.cost
     told = f"It took {answer.seconds:.1f} s; threads stood for {1000 * cost.stood:.1f} ms, all of the process for "
-    told += f"{1000 * cost.held:.1f} ms. {ENDS.get(answer.end, '')}"
+    told += f"{1000 * cost.held:.1f} ms. {ENDS.get(answer.why_ended, '')}"
     return join(*parts, style.filled(told.rstrip()))
 
 
 def _call(call: Caught, style: Style) -> str:
     words = [address_text(call.address)] if call.address is not None else []
-    words += [f"{count_text(call.size)} bytes"] if call.size is not None else []
+    words += [f"{count_text(call.asked)} bytes"] if call.asked is not None else []
     grown = f" got {style.bytes(call.grown)} from the kernel" if call.grown is not None else ""
     head = f"{call.function}({', '.join(words)}){grown} after {call.seconds:.3f} s in thread {call.tid}"
     return f"{style.heading(head)}\n{stack_text(call.frames, style)}"

@@ -30,7 +30,7 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
 
 
 def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    pools = counted(answer.pages, "page") + " of mimalloc" if answer.pages else counted(answer.pools, "pool")
+    pools = counted(answer.page_count, "page") + " of mimalloc" if answer.page_count else counted(answer.pools, "pool")
     slabs = f", {counted(answer.slabs, 'slab')} of jemalloc" if answer.slabs else ""
     slabs += f", {counted(answer.spans, 'span')} of tcmalloc" if answer.spans else ""
     walked = f"{counted(answer.regions, 'region')}, {counted(answer.chunks, 'chunk')}{slabs} and {pools} were walked"

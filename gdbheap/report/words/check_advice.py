@@ -25,9 +25,9 @@ HUGE = ("malloc asks for no huge pages", "malloc asks for transparent huge pages
 
 def render(answer: CheckAdvice, style: Style) -> str:
     """Whether each setting is there and in force, and what it is about now."""
-    known = answer.environment
+    known = answer.knows_environment
     lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
-    lines += [style.filled(_other(other, known)) for other in answer.others]
+    lines += [style.filled(_other(other, known)) for other in answer.other_settings]
     unknown = "" if known else "The environment that the program was started with is unknown."
     return join("\n".join(_findings(answer, style)), "\n".join(lines), unknown)
 
@@ -41,7 +41,7 @@ def _sentence(setting: Setting, known: bool, style: Style) -> str:
         verdict = "is set and active" if setting.took else "is set, but not active"
         state = f"{name}={setting.value} {verdict}: {value}"
     size = "unknown" if setting.bytes is None else style.bytes(setting.bytes)
-    return f"{state}; {ABOUT[setting.about]}: {size}."
+    return f"{state}; {ABOUT[setting.memory]}: {size}."
 
 
 def _unset(name: str, known: bool) -> str:

@@ -30,16 +30,16 @@ def render(answer: Chunks, style: Style) -> str:
     some chunk tells it."""
     if not answer.count:
         return style.filled("No chunk matches; 'heap sizes' shows which sizes there are.")
-    tells = any(chunk.asked is not None for chunk in answer.chunks)
-    rows = [_row(chunk, style) for chunk in answer.chunks]
-    left = answer.count - len(answer.chunks)
+    tells = any(chunk.asked is not None for chunk in answer.rows)
+    rows = [_row(chunk, style) for chunk in answer.rows]
+    left = answer.count - len(answer.rows)
     if left:
-        rest = answer.bytes - sum(chunk.size for chunk in answer.chunks)
+        rest = answer.bytes - sum(chunk.size for chunk in answer.rows)
         rows.append([f"{left:,} more", style.size(rest), *[""] * 4])
     total = ["total", style.size(answer.bytes), *[""] * 4]
     columns: tuple[Column, ...] = COLUMNS
     if tells:
-        asked = ["-" if chunk.asked is None else style.size(chunk.asked) for chunk in answer.chunks]
+        asked = ["-" if chunk.asked is None else style.size(chunk.asked) for chunk in answer.rows]
         rows = [_with(row, cell) for row, cell in zip(rows, [*asked, *[""] * (len(rows) - len(asked))])]
         total, columns = _with(total, ""), (*COLUMNS[:ASKED_AT], ASKED, *COLUMNS[ASKED_AT:])
     return join(style.filled(_sentence(answer, style)), table(columns, rows, style, total))

@@ -59,7 +59,7 @@ def _group(answer: Container, style: Style) -> Iterator[str]:
 
 def _files(files: list[TmpfsFile], style: Style) -> str:
     """Name the files in tmpfs that the process does not map: they are memory until somebody removes them."""
-    shown = [f"{one_line(file.path, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
+    shown = [f"{one_line(file.file, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
     left = files[SHOWN_FILES:]
     more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)
     size = style.bytes(sum(file.bytes for file in files))
@@ -101,6 +101,6 @@ def _more(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _waited(pressure: Pressure) -> str:
-    whose = "Its tasks" if pressure.of == "group" else "Tasks on this machine"
+    whose = "Its tasks" if pressure.scope == "group" else "Tasks on this machine"
     share = "/".join(f"{percent:.1f}" for percent in pressure.some)
     return f"{whose} waited for memory {share} % of the last 10 s, 1 min and 5 min"

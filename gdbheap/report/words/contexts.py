@@ -24,33 +24,32 @@ COLUMNS = (
 def render(answer: Contexts, style: Style) -> str:
     """A row a name where names have several contexts; a row a context, what is not listed as one row, the total; then a
     sentence."""
-    rows = [_row(row, style) for row in answer.contexts]
-    left = answer.count - len(answer.contexts)
+    rows = [_row(row, style) for row in answer.rows]
+    left = answer.count - len(answer.rows)
     if left:
         rest = (
-            getattr(answer, name) - sum(getattr(row, name) for row in answer.contexts)
-            for name in ("total", "free", "used")
+            getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("bytes", "free", "used")
         )
         rows.append([*map(style.size, rest), "", f"{left:,} more", "", ""])
-    sums = [style.size(answer.total), style.size(answer.free), style.size(answer.used)]
+    sums = [style.size(answer.bytes), style.size(answer.free), style.size(answer.used)]
     listed = table(COLUMNS, rows, style, [*sums, "", "total", "", ""])
     return join(_names(answer, style), listed, style.filled(_sentence(answer, style)))
 
 
 def _names(answer: Contexts, style: Style) -> str:
     """A row for each of the names that have most; nothing where each context has a name of its own."""
-    if len(answer.names) == answer.count:
+    if len(answer.by_name) == answer.count:
         return ""
-    shown, left = answer.names[:SHOWN_NAMES], answer.names[SHOWN_NAMES:]
+    shown, left = answer.by_name[:SHOWN_NAMES], answer.by_name[SHOWN_NAMES:]
     rows = [[*_sizes(row, style), f"{row.count:,}", row.name] for row in shown]
     if left:
-        rest = (style.size(sum(getattr(row, key) for row in left)) for key in ("total", "free", "used"))
+        rest = (style.size(sum(getattr(row, key) for row in left)) for key in ("bytes", "free", "used"))
         rows.append([*rest, f"{sum(row.count for row in left):,}", f"{counted(len(left), 'other name')}"])
     return table(NAMES, rows, style)
 
 
 def _sizes(row: ContextRow | ContextName, style: Style) -> list[str]:
-    return [style.size(row.total), style.size(row.free), style.size(row.used)]
+    return [style.size(row.bytes), style.size(row.free), style.size(row.used)]
 
 
 def _row(row: ContextRow, style: Style) -> list[str]:
@@ -60,6 +59,6 @@ def _row(row: ContextRow, style: Style) -> list[str]:
 def _sentence(answer: Contexts, style: Style) -> str:
     contexts = counted(answer.count, "memory context has", "memory contexts have")
     return (
-        f"{contexts} {style.bytes(answer.total)} from malloc, as pg_backend_memory_contexts counts; "
+        f"{contexts} {style.bytes(answer.bytes)} from malloc, as pg_backend_memory_contexts counts; "
         f"{style.bytes(answer.free)} of that can be handed out again."
     )

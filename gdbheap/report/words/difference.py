@@ -70,9 +70,9 @@ def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: 
 
 def heading(answer: Difference, style: Style) -> str:
     """What was looked at, over what time, and by how much RSS changed."""
-    first, last = answer.looks[0], answer.looks[-1]
-    looks = f"{len(answer.looks)} looks at " if len(answer.looks) > 2 else ""
-    names = list(dict.fromkeys(_name(look) for look in answer.looks))
+    first, last = answer.compared[0], answer.compared[-1]
+    looks = f"{len(answer.compared)} looks at " if len(answer.compared) > 2 else ""
+    names = list(dict.fromkeys(_name(look) for look in answer.compared))
     what = f"{looks}{names[0]}" if answer.same_process else f"{looks}{' and '.join(names)} (not the same process)"
     between = _duration(last.time - first.time)
     if answer.rss is None:
@@ -104,7 +104,7 @@ def _looks(values: Sequence[int | None], style: Style) -> list[str]:
 
 
 def _look_columns(answer: Difference) -> list[Column]:
-    count = len(answer.looks)
+    count = len(answer.compared)
     return [Column("first"), *(Column(f"look {number}") for number in range(2, count)), Column("last")]
 
 
@@ -154,7 +154,7 @@ def _types(answer: Difference, whole: Difference, style: Style) -> str:
 
     def row(name: str, of: Sequence[Any]) -> list[str]:
         looks = [sum(column) for column in zip(*(one.looks for one in of))]
-        sums = [sum(getattr(one, key) for one in of) for key in ("count", "bytes", "buffers", "together")]
+        sums = [sum(getattr(one, key) for one in of) for key in ("count", "own", "buffers", "bytes")]
         return [_count(sums[0]), *(_signed(size, style) for size in sums[1:]), *_looks(looks, style), name]
 
     rows = [row(found.type, [found]) for found in answer.types]
@@ -183,23 +183,23 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
         [
             f"{row.new:,}",
             f"{row.gone:,}",
-            f"{row.kept:,}",
+            f"{row.still_there:,}",
             style.size(row.size),
             _signed((row.new - row.gone) * row.size, style),
             row.type or "(no object)",
             address_text(row.addresses[0] if row.addresses else None),
             holder_text(row),
         ]
-        for row in (answer.blocks or [])[:top]
+        for row in (answer.block_changes or [])[:top]
     ]
-    return _table(columns, rows, len(answer.blocks or []), style)
+    return _table(columns, rows, len(answer.block_changes or []), style)
 
 
 def holder_text(row: BlockChange) -> str:
     """The first of those who hold the new blocks, and how many if it does not hold all."""
-    if not row.holders:
+    if not row.new_holders:
         return "-"
-    first = row.holders[0]
+    first = row.new_holders[0]
     if first.type is None:
         name = "no single one"
     elif first.path is None:
@@ -242,9 +242,9 @@ def _arenas(answer: Difference, top: int | None, style: Style) -> str:
             *(_signed(size, style) for size in (row.system, row.in_use, row.top)),
             row.state,
         ]
-        for row in answer.arenas[:top]
+        for row in answer.arena_changes[:top]
     ]
-    return _table(columns, rows, len(answer.arenas), style)
+    return _table(columns, rows, len(answer.arena_changes), style)
 
 
 def _holes(answer: Difference, top: int | None, style: Style) -> str:
@@ -259,7 +259,7 @@ def _holes(answer: Difference, top: int | None, style: Style) -> str:
             style.size(row.resident),
             row.allocator,
             row.state,
-            ", ".join(row.pins) or "-",
+            ", ".join(row.around) or "-",
         ]
         for row in answer.holes[:top]
     ]

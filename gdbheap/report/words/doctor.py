@@ -31,7 +31,7 @@ WORDS = {"ok": "ok", "refused": "blocked", "absent": "not here"}
 
 def render(answer: Doctor, style: Style) -> str:
     """Say whether anything is in the way, then what can be read."""
-    rows = [_row(check) for check in answer.checks]
+    rows = [_row(check) for check in answer.rows]
     columns = (Column("what", True), Column("state", True), Column("detail", True))
     return join("\n".join(_verdict(answer, style)), table(columns, rows, style))
 
@@ -42,7 +42,7 @@ def _row(check: Check) -> list[str]:
 
 def _verdict(answer: Doctor, style: Style) -> list[str]:
     whose = f"process {answer.process}" if answer.process is not None else "every process"
-    if answer.reason is None:
+    if answer.obstacle is None:
         return [f"gdbheap can read {whose}."]
-    lines = [style.filled(f"Blocked: {answer.reason}.")]
+    lines = [style.filled(f"Blocked: {answer.obstacle}.")]
     return [*lines, f"$ {answer.advice}"] if answer.advice is not None else lines

@@ -14,15 +14,15 @@ COLUMNS = (Column("table", left=True), Column("rows"), Column("file's size"), Co
 
 def render(answer: Exported, style: Style) -> str:
     """A row for each table of a single look; of several, what they are together."""
-    together = f"{counted(answer.looks, 'look')} in {answer.path}: "
-    sizes = {one.file: one.size for one in answer.tables}
-    sums = f"{counted(sum(one.rows for one in answer.tables), 'row')}, {style.bytes(sum(sizes.values()))}"
+    together = f"{counted(answer.look_count, 'look')} in {answer.folder}: "
+    sizes = {one.file: one.size for one in answer.rows}
+    sums = f"{counted(sum(one.row_count for one in answer.rows), 'row')}, {style.bytes(sum(sizes.values()))}"
     missed = "\n".join(f"Left out: {reason}" for reason in answer.left_out)
-    if answer.looks != 1:
+    if answer.look_count != 1:
         return join(style.filled(f"{together}{sums}."), missed)
-    rows = [[one.name, f"{one.rows:,}", style.size(one.size), one.file] for one in answer.tables]
+    rows = [[one.name, f"{one.row_count:,}", style.size(one.size), one.file] for one in answer.rows]
     if len(sizes) == 1 < len(rows):
         # A database is one file, which the sentence names.
-        together = f"{counted(answer.looks, 'look')} in {answer.path}/{next(iter(sizes))}: "
+        together = f"{counted(answer.look_count, 'look')} in {answer.folder}/{next(iter(sizes))}: "
         return join(table(COLUMNS[:2], [row[:2] for row in rows], style), style.filled(f"{together}{sums}."), missed)
     return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."), missed)

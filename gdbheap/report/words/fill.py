@@ -31,8 +31,8 @@ def render(answer: Fills, style: Style) -> str:
         return style.filled("No list, bytearray, dict or set matches.")
     rows = [
         [
-            count_text(row.count), count_text(row.empty), count_text(row.shared), count_text(row.used),
-            count_text(row.room), f"{100 * row.used / row.room:.1f} %" if row.room else "-",
+            count_text(row.count), count_text(row.empty), count_text(row.sharing), count_text(row.items),
+            count_text(row.room), f"{100 * row.items / row.room:.1f} %" if row.room else "-",
             count_text(sum(row.tenths[:TENTHS_OF_HALF])), row.type,
         ]
         for row in answer.rows

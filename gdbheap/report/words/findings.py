@@ -88,7 +88,7 @@ class FindingKeys:
     commands: list[str]
     environment: dict[str, str]
     within: str | None
-    doubtful: bool
+    is_doubtful: bool
 
 
 def numbers_of(findings: Sequence[Finding]) -> Numbers:

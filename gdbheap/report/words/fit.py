@@ -22,7 +22,7 @@ def render(answer: Fit, style: Style) -> str:
     nearest = [_nearest(piece, style) for piece in answer.nearest]
     return join(
         style.filled(_verdict(answer)),
-        table(ARENA_COLUMNS, [_arena(arena, style) for arena in answer.arenas], style),
+        table(ARENA_COLUMNS, [_arena(arena, style) for arena in answer.by_arena], style),
         "The largest free chunks of arenas where none suffices:" if nearest else "",
         table(NEAREST_COLUMNS, nearest, style) if nearest else "",
     )
@@ -30,8 +30,8 @@ def render(answer: Fit, style: Style) -> str:
 
 def _verdict(answer: Fit) -> str:
     start = f"malloc({answer.request:,}) needs a chunk of {answer.chunk:,} bytes: "
-    if answer.cached:
-        threads = ", ".join(str(piece.tid) for piece in answer.cached)
+    if answer.cached_pieces:
+        threads = ", ".join(str(piece.tid) for piece in answer.cached_pieces)
         return f"{start}one of exactly this size waits in the cache of thread {threads}."
     if answer.fits:
         return f"{start}there is memory for it."
@@ -45,14 +45,14 @@ def _verdict(answer: Fit) -> str:
 
 def _arena(arena: ArenaFit, style: Style) -> list[str]:
     name = arena_text(arena.index)
-    if arena.best is not None:
-        return [name, address_text(arena.best.address), f"{arena.best.size:,}", "takes this free chunk"]
+    if arena.best_piece is not None:
+        return [name, address_text(arena.best_piece.address), f"{arena.best_piece.size:,}", "takes this free chunk"]
     missing = "" if arena.short_by is None else f"; the largest free chunk misses {arena.short_by:,} bytes"
     return [name, "-", "-", f"{_without_chunk(arena, style)}{missing}"]
 
 
 def _without_chunk(arena: ArenaFit, style: Style) -> str:
-    if arena.top:
+    if arena.uses_top:
         return "takes it off the top chunk"
     return "maps memory of its own" if arena.grows_by is None else f"grows by {style.bytes(arena.grows_by)}"
 

@@ -63,7 +63,7 @@ def render_retained(answer: Retained, style: Style, by: str) -> str:
         return _rows_of_objects(answer, style)
     shares = _shares(answer.rows, style)
     grouped = [
-        [style.size(row.retained), *shares.cells(row.retained, row.absent), style.size(row.bytes),
+        [style.size(row.retained), *shares.cells(row.retained, row.absent), style.size(row.own),
          count_text(row.count), row.type]
         for row in answer.rows
     ]  # fmt: skip
@@ -83,7 +83,7 @@ def _retained(row: Kept, style: Style) -> str:
 def _rows_of_objects(answer: Retained, style: Style) -> str:
     shares = _shares(answer.rows, style)
     rows = [
-        [_retained(row, style), *shares.cells(row.retained, row.absent), style.size(row.bytes),
+        [_retained(row, style), *shares.cells(row.retained, row.absent), style.size(row.own),
          "" if row.address is None else address_text(row.address), _type(row),
          held_at(row) + (f" ({style.bytes(row.shared)} of it shared)" if row.shared else "")]
         for row in answer.rows
@@ -117,13 +117,13 @@ def held_at(row: Kept) -> str:
     """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
     way, inner = row.path or row.chain or "", row.innermost
     # What lies in the object itself is no other holder.
-    others = [name for name in row.holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
+    others = [name for name in row.other_holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
     if row.at_most is not None and others:
         return f"{way}, shared with {' and '.join(others)}"
     if row.same:
         return f"{way}: all in {_rest(row, inner)}"
     is_named = row.address is not None or row.count == 1 or row.type == "module"
-    return way if is_named else " and ".join(row.holders) or f"many places, such as {way}"
+    return way if is_named else " and ".join(row.other_holders) or f"many places, such as {way}"
 
 
 def _rest(row: Kept, inner: Kept) -> str:
@@ -134,10 +134,10 @@ def _rest(row: Kept, inner: Kept) -> str:
 
 
 def _retained_set(answer: Retained, address: int, style: Style) -> str:
-    count, size, absent = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes", "absent"))
-    shares = Shares(style, [(size, absent), *((row.bytes, row.absent) for row in answer.rows)])
+    count, size, absent = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "own", "absent"))
+    shares = Shares(style, [(size, absent), *((row.own, row.absent) for row in answer.rows)])
     rows = [
-        [count_text(row.count), style.size(row.bytes), *shares.cells(row.bytes, row.absent), row.type]
+        [count_text(row.count), style.size(row.own), *shares.cells(row.own, row.absent), row.type]
         for row in answer.rows
     ]
     told = f"Without the block at {address_text(address)} these would be free:"
@@ -374,34 +374,34 @@ def _most(row: HeldTogether, style: Style) -> str:
 
 def render_threads(answer: Threads, style: Style) -> str:
     """A paragraph a stack, a table a frame; threads that are at the same lines share a paragraph."""
-    if not answer.threads:
+    if not answer.rows:
         return style.filled("No thread runs Python.")
-    if not any(frame.file for thread in answer.threads for frame in thread.frames):
-        return join(*(_c_stack(thread, style) for thread in answer.threads))
+    if not any(frame.file for thread in answer.rows for frame in thread.running):
+        return join(*(_c_stack(thread, style) for thread in answer.rows))
     stacks: dict[tuple[object, ...], list[PythonThread]] = {}
-    for thread in answer.threads:
-        key = tuple((frame.function, frame.file, frame.line) for frame in thread.frames)
+    for thread in answer.rows:
+        key = tuple((frame.function, frame.file, frame.line) for frame in thread.running)
         stacks.setdefault(key, []).append(thread)
     return join(*(_stack(threads, style) for threads in stacks.values()))
 
 
 def _c_stack(thread: PythonThread, style: Style) -> str:
-    head = style.heading(f"Thread {thread_name(thread)}: {counted(len(thread.frames), 'frame')}")
-    return "\n".join([head, *(_frame(frame, style)[0] for frame in thread.frames)])
+    head = style.heading(f"Thread {thread_name(thread)}: {counted(len(thread.running), 'frame')}")
+    return "\n".join([head, *(_frame(frame, style)[0] for frame in thread.running)])
 
 
 def _stack(threads: list[PythonThread], style: Style) -> str:
-    first, kept = threads[0], sum(thread.kept for thread in threads)
+    first, kept = threads[0], sum(thread.retained for thread in threads)
     names = ", ".join(thread_name(thread) for thread in threads[:SHOWN_THREADS])
     more = f", and {len(threads) - SHOWN_THREADS:,} more" if len(threads) > SHOWN_THREADS else ""
     which = f"Thread {names}" if len(threads) == 1 else f"{len(threads):,} threads at the same lines, {names}{more}"
     keep = "keeps" if len(threads) == 1 else "keep"
-    parts = [style.heading(f"{which}: {counted(len(first.frames), 'frame')}, {keep} {style.bytes(kept)}")]
-    if len(threads) > 1 and any(frame.locals for frame in first.frames):
+    parts = [style.heading(f"{which}: {counted(len(first.running), 'frame')}, {keep} {style.bytes(kept)}")]
+    if len(threads) > 1 and any(frame.locals for frame in first.running):
         whose = f"The variables are those of thread {thread_name(first)}"
         parts.append(style.filled(f"{whose} alone; with --json each thread has its own."))
     lines: list[str] = []
-    for frame in first.frames:
+    for frame in first.running:
         line, variables = _frame(frame, style)
         lines.append(line)
         if variables:

@@ -22,28 +22,28 @@ def render(answer: Groups, style: Style) -> str:
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
     columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
-    share = style.shares_within(answer.bytes + answer.buffers, answer.absent)
-    rows = [_row(row.count, row.bytes, row.buffers, row.value or NOT_SET, style, share) for row in answer.groups]
-    names = ("count", "bytes", "buffers")
-    unread = answer.unread
-    count, size, buffers = left_over(answer, [*answer.groups, unread], names)
+    share = style.shares_within(answer.own + answer.buffers, answer.absent)
+    rows = [_row(row.count, row.own, row.buffers, row.value or NOT_SET, style, share) for row in answer.rows]
+    names = ("count", "own", "buffers")
+    unread = answer.not_read
+    count, size, buffers = left_over(answer, [*answer.rows, unread], names)
     if count:
         rows.append(_row(count, size, buffers, "(other values)", style, share))
     if unread.count:
-        rows.append(_row(unread.count, unread.bytes, unread.buffers, NOT_READ, style, share))
+        rows.append(_row(unread.count, unread.own, unread.buffers, NOT_READ, style, share))
     total = _row(
-        answer.count, answer.bytes, answer.buffers, "total", style, lambda size: style.share(size, answer.absent)
+        answer.count, answer.own, answer.buffers, "total", style, lambda size: style.share(size, answer.absent)
     )
     objects = counted(answer.count, "object holds", "objects hold")
-    text = f"{objects} {style.bytes(answer.bytes)} themselves and own {style.bytes(answer.buffers)} of buffers."
+    text = f"{objects} {style.bytes(answer.own)} themselves and own {style.bytes(answer.buffers)} of buffers."
     return join(table(columns, rows, style, total), style.filled(text), _unread(answer, style))
 
 
 def _unread(answer: Groups, style: Style) -> str:
     """Of how many it is unknown whether they have a value, and which."""
-    if not answer.unread.count:
+    if not answer.not_read.count:
         return ""
-    of = "one object" if answer.unread.count == 1 else f"{answer.unread.count:,} objects"
+    of = "one object" if answer.not_read.count == 1 else f"{answer.not_read.count:,} objects"
     return style.filled(f"The value of {of} could not be read: the rows above may lack some.")
 
 

@@ -53,7 +53,7 @@ def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
         _operations(answer, style),
     ]
     if with_stacks:
-        parts += [_stack(stack, answer, style) for stack in answer.stacks]
+        parts += [_stack(stack, answer, style) for stack in answer.sites]
         parts += [f"{counted(cut, 'more stack')} not listed."] if cut else []
         parts += [_others(answer.other_stacks, style)] if answer.other_stacks is not None else []
     return join(*parts, *_notes(answer, with_stacks, style))
@@ -63,7 +63,7 @@ def _sentence(answer: Growth, style: Style) -> str:
     grown = answer.brk.bytes + answer.mmap.bytes
     calls = counted(answer.brk.calls + answer.mmap.calls, "call")
     who = "The program" if answer.pid is None else f"Process {answer.pid}"
-    ends = ENDS.get(answer.end, "") if answer.pid is not None else ""
+    ends = ENDS.get(answer.why_ended, "") if answer.pid is not None else ""
     return f"{who} got {style.bytes(grown)} from the kernel by {calls} in {answer.seconds:.1f} s. {ends}".rstrip()
 
 
@@ -122,9 +122,9 @@ def _told(lost: int, with_stacks: bool) -> list[str]:
 
 
 def _unseen(found: Unseen, style: Style) -> str:
-    if not (found.grown or found.gone or found.stacks):
+    if not (found.came or found.went or found.by_stacks):
         return "The mappings before and after agree with the calls that were seen."
-    parts = [f"{style.bytes(found.grown)} that came past this"] if found.grown else []
-    parts += [f"{style.bytes(found.gone)} less"] if found.gone else []
-    parts += [f"{style.bytes(found.stacks)} by which the first thread's stack grew"] if found.stacks else []
+    parts = [f"{style.bytes(found.came)} that came past this"] if found.came else []
+    parts += [f"{style.bytes(found.went)} less"] if found.went else []
+    parts += [f"{style.bytes(found.by_stacks)} by which the first thread's stack grew"] if found.by_stacks else []
     return f"Beside the calls that were seen the mappings have {', '.join(parts)}."

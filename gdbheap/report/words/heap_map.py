@@ -80,9 +80,9 @@ def _resident_and_not(parts: list[Part]) -> tuple[int, int]:
 
 def render(answer: HeapMap, style: Style, left_out: int) -> str:
     """The groups, each with a title and its cells; the legend."""
-    if not answer.groups:
+    if not answer.rows:
         return style.filled("Nothing that malloc or Python could have mapped is there to draw.")
-    drawn = [group for group in answer.groups if group.arena is not None or group.end - group.start >= answer.cell]
+    drawn = [group for group in answer.rows if group.arena is not None or group.end - group.start >= answer.cell]
     return join(
         *(_drawn(group, style) for group in drawn), _left_out(answer, drawn, left_out), _legend(drawn, answer, style)
     )
@@ -90,9 +90,9 @@ def render(answer: HeapMap, style: Style, left_out: int) -> str:
 
 def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
     """What is there and not drawn."""
-    small = f"{len(answer.groups) - len(drawn):,} stretches smaller than a character are not drawn."
+    small = f"{len(answer.rows) - len(drawn):,} stretches smaller than a character are not drawn."
     more = f"{left_out:,} more are left out; --top=all draws them."
-    return "\n".join(([small] if len(drawn) < len(answer.groups) else []) + ([more] if left_out else []))
+    return "\n".join(([small] if len(drawn) < len(answer.rows) else []) + ([more] if left_out else []))
 
 
 def _drawn(group: Group, style: Style) -> str:

@@ -37,8 +37,8 @@ def render(answer: Holes, style: Style, minimum: int) -> str:
 def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if not answer.count:
         return style.filled(f"No hole of {style.bytes(minimum)} or more is there; try a smaller --min.")
-    rows = [_row(hole, style) for hole in answer.holes]
-    if answer.count > len(answer.holes):
+    rows = [_row(hole, style) for hole in answer.rows]
+    if answer.count > len(answer.rows):
         rows.append(_rest(answer, style))
     total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
     return join(style.filled(sentence(answer, style, minimum)), table(COLUMNS, rows, style, total))
@@ -63,11 +63,11 @@ def neighbour_text(neighbour: Neighbour | None) -> str:
 
 
 def _rest(answer: Holes, style: Style) -> list[str]:
-    size = answer.bytes - sum(hole.size for hole in answer.holes)
-    listed = [hole.resident for hole in answer.holes if hole.resident is not None]
-    known = answer.resident is not None and len(listed) == len(answer.holes)
+    size = answer.bytes - sum(hole.size for hole in answer.rows)
+    listed = [hole.resident for hole in answer.rows if hole.resident is not None]
+    known = answer.resident is not None and len(listed) == len(answer.rows)
     resident = answer.resident - sum(listed) if known and answer.resident is not None else None
-    more = f"{answer.count - len(answer.holes):,} more"
+    more = f"{answer.count - len(answer.rows):,} more"
     return [more, style.size(size), style.size(resident), style.share(resident), *[""] * 4]
 
 
@@ -78,12 +78,12 @@ def sentence(answer: Holes, style: Style, minimum: int) -> str:
         resident = "how much of it is resident is not known"
     verb = "holds" if answer.count == 1 else "hold"
     start = f"{counted(answer.count, 'hole')} of {style.bytes(minimum)} or more {verb} {style.bytes(answer.bytes)}"
-    return " ".join(filter(None, [f"{start}, {resident}.", _after(answer, style), *answer.why]))
+    return " ".join(filter(None, [f"{start}, {resident}.", _after(answer, style), *answer.reasons]))
 
 
 def _after(answer: Holes, style: Style) -> str:
     """Say which blocks lie after the listed holes: the size where it is one, and after how much the most frequent."""
-    above = [(hole.size, hole.after) for hole in answer.holes if hole.after is not None]
+    above = [(hole.size, hole.after) for hole in answer.rows if hole.after is not None]
     if not above:
         return ""
     after_them: Counter[str] = Counter()
@@ -104,7 +104,7 @@ def _after(answer: Holes, style: Style) -> str:
 
 
 def _kind_of(neighbour: Neighbour) -> str:
-    kind = neighbour.kind
+    kind = neighbour.block_kind
     if neighbour.what == FENCEPOST:
         return END
     if kind is not None and kind.role == OBJECT:

@@ -19,8 +19,8 @@ COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), 
 
 def render(answer: Info, style: Style) -> str:
     """A row a fact, and how many of them a second source or the bytes themselves confirm."""
-    rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.facts]
-    confirmed = sum(fact.confirmed is not None for fact in answer.facts)
-    sentence = f"{len(answer.facts)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
-    ended = [ended_by(fact.value) for fact in answer.facts if fact.fact == ABORT]
+    rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.rows]
+    confirmed = sum(fact.confirmed is not None for fact in answer.rows)
+    sentence = f"{len(answer.rows)} facts, {confirmed} confirmed by a second source or by the target's own bytes."
+    ended = [ended_by(fact.value) for fact in answer.rows if fact.fact == ABORT]
     return join(*ended, table(COLUMNS, rows, style), sentence)

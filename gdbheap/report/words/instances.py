@@ -20,13 +20,13 @@ def render(answer: Instances, style: Style) -> str:
     """A row an object, what is not listed as one row, the total; then a sentence."""
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
-    rows = [_row(instance, style) for instance in answer.objects]
-    left = answer.count - len(answer.objects)
+    rows = [_row(instance, style) for instance in answer.rows]
+    left = answer.count - len(answer.rows)
     if left:
-        size = answer.bytes - sum(instance.size for instance in answer.objects)
-        buffers = answer.buffers - sum(instance.buffers for instance in answer.objects)
+        size = answer.own - sum(instance.size for instance in answer.rows)
+        buffers = answer.buffers - sum(instance.buffers for instance in answer.rows)
         rows.append([f"{left:,} more", style.size(size), style.size(buffers), "", ""])
-    total = ["total", style.size(answer.bytes), style.size(answer.buffers), "", ""]
+    total = ["total", style.size(answer.own), style.size(answer.buffers), "", ""]
     return join(table(COLUMNS, rows, style, total), style.filled(_sentence(answer, style)))
 
 
@@ -38,6 +38,6 @@ def _row(instance: Instance, style: Style) -> list[str]:
 def _sentence(answer: Instances, style: Style) -> str:
     objects = counted(answer.count, "object holds", "objects hold")
     return (
-        f"{objects} {style.bytes(answer.bytes)} themselves; the blocks that their fields own hold "
+        f"{objects} {style.bytes(answer.own)} themselves; the blocks that their fields own hold "
         f"{style.bytes(answer.buffers)}. 'heap at ADDRESS' tells more of one."
     )

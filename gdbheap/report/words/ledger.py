@@ -58,7 +58,7 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
         _next(answer),
         _books(answer, style, whole),
         style.filled(decision(answer, style)),
-        container.render(answer.container, None if _says_lazy(answer) else answer.rss.lazy, style, whole),
+        container.render(answer.container, None if _says_lazy(answer) else answer.rss.lazily_freed, style, whole),
     )
 
 
@@ -184,7 +184,7 @@ def no_findings(answer: Ledger) -> str:
         return NOT_LOOKED
     if _says_lazy(answer):
         style = Style(rss=answer.rss.bytes)
-        return LAZY.format(f"{style.bytes(answer.rss.lazy)}{style.of_rss(answer.rss.lazy)}")
+        return LAZY.format(f"{style.bytes(answer.rss.lazily_freed)}{style.of_rss(answer.rss.lazily_freed)}")
     if answer.rss.bytes is None:
         return "Findings: none, because resident memory is unknown. 'heap holes' and 'heap pins' show what is free."
     if answer.imported is not None and most_is_imported(answer.imported, answer.rss.bytes):

@@ -16,13 +16,13 @@ __all__ = ["render"]
 
 def render(answer: Lines, style: Style) -> str:
     """A row a line, the rest as one row, the total; then a sentence."""
-    sizes = [(row.bytes, row.absent) for row in answer.lines]
+    sizes = [(row.bytes, row.absent) for row in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
     rows = [
-        [count_text(row.count), style.size(row.bytes), *shares.cells(row.bytes, row.absent), row.line]
-        for row in answer.lines
+        [count_text(row.count), style.size(row.bytes), *shares.cells(row.bytes, row.absent), row.place]
+        for row in answer.rows
     ]
-    count, size, absent = left_over(answer, answer.lines, ("count", "bytes", "absent"))
+    count, size, absent = left_over(answer, answer.rows, ("count", "bytes", "absent"))
     if count:
         rows.append([count_text(count), style.size(size), *shares.cells(size, absent), "(other lines)"])
     total = [count_text(answer.count), style.size(answer.bytes), *shares.cells(answer.bytes, answer.absent), "total"]

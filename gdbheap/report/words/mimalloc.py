@@ -29,26 +29,30 @@ ASKED = (
 
 def render_pages(answer: Pools, whole: Pools, style: Style, use: MimallocUse, detail: bool) -> str:
     """A row a block size, a row a purpose; ``whole`` is the answer before block sizes were left out."""
-    rows = [_cells(count_text(row.size), [row], style) for row in answer.classes]
-    rest = [row for row in whole.classes if row not in answer.classes]
+    rows = [_cells(count_text(row.size), [row], style) for row in answer.rows]
+    rest = [row for row in whole.rows if row not in answer.rows]
     if rest:
         rows.append(_cells(f"{len(rest)} more", rest, style))
-    total = _cells("total", whole.classes, style)
+    total = _cells("total", whole.rows, style)
     tables = [table(SIZES, rows, style, total), table(HEAPS, _heaps(use, style), style)]
-    asked = [table(ASKED, [_asked(row, style) for row in answer.classes if row.told], style)] if detail else []
+    asked = [table(ASKED, [_asked(row, style) for row in answer.rows if row.told], style)] if detail else []
     return join(*tables, style.filled(_sentence(whole, use, style)), *asked)
 
 
 def _cells(name: str, classes: Sequence[PoolClass], style: Style) -> list[str]:
-    counts = [sum(row.pools for row in classes), sum(row.used for row in classes), sum(row.free for row in classes)]
-    used, free = sum(row.size * row.used for row in classes), sum(row.size * row.free for row in classes)
+    counts = [
+        sum(row.pools for row in classes),
+        sum(row.used_count for row in classes),
+        sum(row.free_count for row in classes),
+    ]
+    used, free = sum(row.size * row.used_count for row in classes), sum(row.size * row.free_count for row in classes)
     return [name, *map(count_text, counts), style.size(used), style.size(free), style.share(used)]
 
 
 def _heaps(use: MimallocUse, style: Style) -> list[list[str]]:
     return [
         [
-            count_text(heap.pages), count_text(heap.abandoned), count_text(heap.blocks), style.size(heap.bytes),
+            count_text(heap.page_count), count_text(heap.abandoned), count_text(heap.blocks), style.size(heap.bytes),
             style.share(heap.bytes), heap.name,
         ]
         for heap in use.heaps
@@ -62,8 +66,8 @@ def _asked(row: PoolClass, style: Style) -> list[str]:
 
 
 def _sentence(whole: Pools, use: MimallocUse, style: Style) -> str:
-    used = sum(row.size * row.used for row in whole.classes)
-    free = sum(row.size * row.free for row in whole.classes)
+    used = sum(row.size * row.used_count for row in whole.rows)
+    free = sum(row.size * row.free_count for row in whole.rows)
     segments = counted(use.segments, "segment")
     return (
         f"Python's blocks are mimalloc's here, not pymalloc's. It holds {segments}: {style.bytes(used)} in used "

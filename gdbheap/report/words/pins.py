@@ -35,20 +35,20 @@ def render(answer: Pins, style: Style) -> str:
     if not sums:
         least = style.bytes(answer.minimum)
         return style.filled(f"No pinned pages: no few blocks keep {least} or more from going back. {HOLES}")
-    paths = any(pin.path for pin in answer.pins)
-    rows = [_row(pin, paths, style) for pin in answer.pins]
-    shown = sum(pin.would_free for pin in answer.pins), sum(pin.blocks for pin in answer.pins)
+    paths = any(pin.path for pin in answer.rows)
+    rows = [_row(pin, paths, style) for pin in answer.rows]
+    shown = sum(pin.would_free for pin in answer.rows), sum(pin.blocks for pin in answer.rows)
     freed, blocks, size, groups = (
         sum(column) for column in zip(*((row.would_free, row.blocks, row.bytes, row.groups) for row in sums))
     )
-    if groups > len(answer.pins):
-        more = f"{groups - len(answer.pins):,} more"
-        left = size - sum(pin.size for pin in answer.pins)
+    if groups > len(answer.rows):
+        more = f"{groups - len(answer.rows):,} more"
+        left = size - sum(pin.size for pin in answer.rows)
         rows.append(_cells(more, freed - shown[0], blocks - shown[1], left, ["", "", *[""] * paths], style))
     total = _cells("total", freed, blocks, size, ["", "", *[""] * paths], style)
     pins = table((*COLUMNS, *[PATH] * paths), rows, style, total)
     told = map(style.filled, (f"{conclusion(answer, style)} {HOLES}", *sentences(answer, style)))
-    return join(*told, pins, _kinds(answer.kinds, paths, style))
+    return join(*told, pins, _kinds(answer.by_kind, paths, style))
 
 
 def conclusion(answer: Pins, style: Style) -> str:
@@ -93,7 +93,7 @@ def _what(row: Kind) -> str:
 def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     units, blocks = counted(row.groups, *row.units), counted(row.blocks, "block")
     text = f"{row.allocator}: {units} kept by {blocks} of {style.bytes(row.bytes)}"
-    most = next((kind for kind in _by_blocks(answer.kinds) if kind.allocator == row.allocator), None)
+    most = next((kind for kind in _by_blocks(answer.by_kind) if kind.allocator == row.allocator), None)
     of_which = "" if most is None else f", of which {counted(most.blocks, 'is', 'are')} {_what(most)}"
     partly = "" if row.described == row.blocks else f" (of the {row.described:,} that keep the most)"
     unsure = "" if answer.resident_known else " at most: resident memory is unknown"

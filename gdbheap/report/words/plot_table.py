@@ -19,9 +19,9 @@ def render(answer: Plotted, style: Style) -> str:
     rows = [
         [str(row.pid), one_line((row.exe or "?").rsplit("/", 1)[-1], 40), FIGURES[row.figure], style.size(row.first),
          style.size(row.last), style.size(row.peak)]
-        for row in answer.extents
+        for row in answer.rows
     ]  # fmt: skip
-    where = f"The picture is in {one_line(answer.path)} ({style.bytes(answer.size)})."
+    where = f"The picture is in {one_line(answer.file)} ({style.bytes(answer.size)})."
     return join(table(COLUMNS, rows, style), "\n".join(map(style.filled, [where, *notes_of(answer)])))
 
 

@@ -43,8 +43,8 @@ def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> s
         return render_pages(answer, whole, style, whole.mimalloc, detail)
     if not whole.interpreters:
         return style.filled(NOT_IN_USE)
-    rows = [_row(row, answer.pool_size or 0, style) for row in answer.classes]
-    if len(whole.classes) > len(answer.classes):
+    rows = [_row(row, answer.pool_size or 0, style) for row in answer.rows]
+    if len(whole.rows) > len(answer.rows):
         rows.append(_rest(answer, whole, style))
     rows.append(_free_pools(whole, style))
     details = (_asked(answer, style), _fill(whole, style), _emptiest(whole, style), _pins(whole, style))
@@ -55,11 +55,11 @@ def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> s
 
 def _cells(name: str, classes: list[PoolClass], pool_size: int, style: Style) -> list[str]:
     pools = sum(row.pools for row in classes)
-    used = sum(row.used for row in classes)
-    free = sum(row.free for row in classes)
+    used = sum(row.used_count for row in classes)
+    free = sum(row.free_count for row in classes)
     sizes = [
-        sum(row.size * row.used for row in classes),
-        sum(row.size * row.free for row in classes),
+        sum(row.size * row.used_count for row in classes),
+        sum(row.size * row.free_count for row in classes),
         pools * pool_size,
     ]
     counts = [count_text(pools), count_text(used), count_text(free)]
@@ -71,8 +71,8 @@ def _row(row: PoolClass, pool_size: int, style: Style) -> list[str]:
 
 
 def _rest(answer: Pools, whole: Pools, style: Style) -> list[str]:
-    listed = {row.size for row in answer.classes}
-    others = [row for row in whole.classes if row.size not in listed]
+    listed = {row.size for row in answer.rows}
+    others = [row for row in whole.rows if row.size not in listed]
     return _cells(f"{len(others)} more", others, answer.pool_size or 0, style)
 
 
@@ -82,15 +82,15 @@ def _free_pools(answer: Pools, style: Style) -> list[str]:
 
 
 def _total(answer: Pools, style: Style) -> list[str]:
-    cells = _cells("total", answer.classes, answer.pool_size or 0, style)
-    pools = sum(row.pools for row in answer.classes) + answer.free_pools
+    cells = _cells("total", answer.rows, answer.pool_size or 0, style)
+    pools = sum(row.pools for row in answer.rows) + answer.free_pools
     cells[1] = count_text(pools)
     return [*cells[:-2], style.size(pools * (answer.pool_size or 0)), style.share(pools * (answer.pool_size or 0))]
 
 
 def _sentence(answer: Pools, style: Style) -> str:
-    used = sum(row.size * row.used for row in answer.classes)
-    free = sum(row.size * row.free for row in answer.classes)
+    used = sum(row.size * row.used_count for row in answer.rows)
+    free = sum(row.size * row.free_count for row in answer.rows)
     arenas = counted(answer.arenas, "arena")
     empty = answer.free_pools * (answer.pool_size or 0)
     return (
@@ -126,7 +126,7 @@ def _sparse(answer: Pools, style: Style) -> str:
 
 def _asked(answer: Pools, style: Style) -> str:
     """What objects that tell their size asked for, and in how many arenas a size class has blocks, or alone has."""
-    return table(ASKED, [_asked_row(row, style) for row in answer.classes], style)
+    return table(ASKED, [_asked_row(row, style) for row in answer.rows], style)
 
 
 def _asked_row(row: PoolClass, style: Style) -> list[str]:
@@ -153,7 +153,7 @@ def _emptiest(answer: Pools, style: Style) -> str:
 
 
 def _emptiest_row(use: ArenaUse, arena_size: int, style: Style) -> list[str]:
-    sizes = ", ".join(f"{share.used:,} of {share.size}" for share in use.classes)
+    sizes = ", ".join(f"{share.used_count:,} of {share.size}" for share in use.classes)
     share = share_text(use.bytes, arena_size)
     return [address_text(use.address), style.size(use.bytes), share, count_text(use.blocks), sizes]
 

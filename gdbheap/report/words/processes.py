@@ -34,7 +34,7 @@ COUNTS = (
 # By what pages were written, as in the answer's record.
 KINDS = {
     "collector": "the collector's headers alone",
-    "counts": "reference counts alone",
+    "counts_only": "reference counts alone",
     "both": "both of these",
     "data": "real writes",
     "recounted": "reference counts that went up and down again",
@@ -46,17 +46,17 @@ def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Sty
     """``answer`` has the rows that are shown, ``whole`` all of them."""
     heads = [Column("pid"), Column("program", True), *map(Column, NAMES)]
     heads += [] if quick else [*map(Column, OF_HEAP), Column("largest finding", True)]
-    rows = [_row(member, quick, style) for member in answer.processes]
+    rows = [_row(member, quick, style) for member in answer.rows]
     rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
     return join(
         style.filled(shared_sentence(whole, style)),
-        "\n".join(style.filled(verdict_line(member, style)) for member in answer.processes if member.verdict),
+        "\n".join(style.filled(verdict_line(member, style)) for member in answer.rows if member.verdict),
         table(heads, rows, style, _total(whole, quick, style)),
         rest,
         _written(whole, style),
         style.filled(counts_sentence(whole, style)),
-        "\n".join(style.filled(advice_sentence(row, style)) for row in whole.advice),
-        "\n".join(style.filled(_note(member)) for member in whole.processes if member.note is not None),
+        "\n".join(style.filled(advice_sentence(row, style)) for row in whole.savings),
+        "\n".join(style.filled(_note(member)) for member in whole.rows if member.note is not None),
     )
 
 
@@ -71,25 +71,27 @@ def verdict_line(member: Member, style: Style) -> str:
 
 
 def _row(member: Member, quick: bool, style: Style) -> list[str]:
-    sizes = [style.size(size) for size in (member.rss, member.pss, member.uss, member.swap)]
+    sizes = [style.size(size) for size in (member.rss, member.pss, member.uss, member.swapped)]
     row = [str(member.pid), one_line(member.program, PROGRAM_WIDTH), *sizes]
     if quick:
         return row
     heap = member.heap
     if heap is None:
         return [*row, *["-"] * len(OF_HEAP), "-"]
-    trim = "-" if heap.trim is None else style.size(heap.trim)
+    trim = "-" if heap.reclaimable is None else style.size(heap.reclaimable)
     finding = "-" if heap.finding is None else f"{heap.finding.id} {style.size(heap.finding.bytes)}"
     return [*row, style.size(heap.in_use), style.size(heap.free), trim, style.size(heap.kept), finding]
 
 
 def _total(answer: Family, quick: bool, style: Style) -> list[str]:
-    total, heaps = answer.total, [member.heap for member in answer.processes if member.heap is not None]
-    known = (total.rss, total.pss, total.uss, total.swap) if total.processes else [None] * len(NAMES)
+    total, heaps = answer.total, [member.heap for member in answer.rows if member.heap is not None]
+    known = (total.rss, total.pss, total.uss, total.swapped) if total.processes else [None] * len(NAMES)
     row = ["", "total", *map(style.size, known)]
     if quick:
         return row
-    sums = [sum(sizes) for sizes in zip(*((heap.in_use, heap.free, heap.trim or 0, heap.kept) for heap in heaps))]
+    sums = [
+        sum(sizes) for sizes in zip(*((heap.in_use, heap.free, heap.reclaimable or 0, heap.kept) for heap in heaps))
+    ]
     return [*row, *(map(style.size, sums) if heaps else ["-"] * len(OF_HEAP)), ""]
 
 
@@ -107,10 +109,10 @@ def _written(answer: Family, style: Style) -> str:
     written = answer.written
     if written is None:
         return ""
-    beside = sum(member.written is not None for member in answer.processes)
+    beside = sum(member.written is not None for member in answer.rows)
     start = f"Of the private pages that {counted(beside, 'process', 'processes')} had from a fork, "
     still = f"{style.bytes(written.shared)} is still shared"
-    new = f" {style.bytes(written.new)} is new since." if written.new else ""
+    new = f" {style.bytes(written.not_there)} is new since." if written.not_there else ""
     if not written.unshared:
         return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
@@ -137,7 +139,7 @@ def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
 def counts_sentence(answer: Family, style: Style) -> str:
     """Advise against reference counts, where they un-share most pages; nothing elsewhere."""
     written = answer.written
-    counts = 0 if written is None else written.counts + written.recounted
+    counts = 0 if written is None else written.counts_only + written.recounted
     if written is None or 100 * counts < MIN_PERCENT * answer.total.pss or 2 * counts < written.unshared:
         return ""
     return COUNTS.format(style.bytes(counts))
@@ -146,7 +148,7 @@ def counts_sentence(answer: Family, style: Style) -> str:
 def advice_sentence(row: Advice, style: Style) -> str:
     """What can be done, and what it saves."""
     if row.id == "freeze":
-        most = "" if row.at_most in (None, row.saves) else f", at most {style.bytes(row.at_most)}"
+        most = "" if row.most_saved in (None, row.saves) else f", at most {style.bytes(row.most_saved)}"
         return (
             f"gc.freeze() in the parent right before the fork would save {style.bytes(row.saves)}{most}: in "
             f"{counted(row.workers, 'process', 'processes')} these pages were written by the collector alone. What "
@@ -158,14 +160,15 @@ def advice_sentence(row: Advice, style: Style) -> str:
 def _at_most(row: Advice, style: Style) -> str:
     return (
         f"Preloading what {counted(row.workers, 'worker')} load for themselves saves at most "
-        f"{style.bytes(row.at_most)}: so much is in objects, type by type, that all of them have beyond their parent, "
+        f"{style.bytes(row.most_saved)}: so much is in objects, type by type, that all of them have beyond their "
+        "parent, "
         "equal in number and not certainly in content."
     )
 
 
 def _at_least(row: Advice, style: Style) -> str:
     """Say what is proven, where there is something."""
-    if 100 * row.saves < MIN_PERCENT * (row.at_most or 0):
+    if 100 * row.saves < MIN_PERCENT * (row.most_saved or 0):
         return ""
     return (
         f"It saves at least {style.bytes(row.saves)} until these objects are used, which copies their pages: there "

@@ -33,7 +33,7 @@ def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style)
     total = answer.total
     sums = [style.size(size) for size in (total.private, total.shared, total.ram, total.swapped)]
     blank = [""] * (len(OF_HEAP) if with_heap else 0)
-    rows = [_row(row, with_heap, style) for row in answer.programs]
+    rows = [_row(row, with_heap, style) for row in answer.rows]
     notes = [f"{counted(left_out, 'more program')} (--top=all lists all)"] * bool(left_out)
     refused = counted(answer.refused, "process cannot be read and is", "processes cannot be read and are")
     notes += [f"{refused} left out: {_remedy(os.geteuid())}."] * bool(answer.refused)
@@ -53,7 +53,9 @@ def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
     if with_heap:
         known = row.heap is not None and row.heap.looked
         assert row.heap is not None
-        heap = [style.size(size) if known else UNKNOWN for size in (row.heap.in_use, row.heap.free, row.heap.trim)]
+        heap = [
+            style.size(size) if known else UNKNOWN for size in (row.heap.in_use, row.heap.free, row.heap.reclaimable)
+        ]
     many = f" ({row.count})" if row.count > 1 else ""
     return [*sizes, *heap, _pids(row.pids), one_line(_name(row), NAME_WIDTH) + many]
 

@@ -24,14 +24,14 @@ COLUMNS = Column("count"), Column("objects"), Column("buffers")
 def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
     """A row a type, the types that are not listed as one row, the total; then what is outside of it, unless only
     ``some`` types were asked for."""
-    if some and not answer.types:
+    if some and not answer.rows:
         return style.filled("No type's name matches; 'heap pyobjects' lists them.")
     has_mapped = answer.total.mapped > 0
-    every: list[TypeRow | Count] = [answer.total, *answer.types]
+    every: list[TypeRow | Count] = [answer.total, *answer.rows]
     shares = Shares(style, ((_whole(row), row.absent) for row in every))
-    rows = [_cells(row, row.type, style, has_mapped, shares) for row in answer.types]
+    rows = [_cells(row, row.type, style, has_mapped, shares) for row in answer.rows]
     if cut:
-        rest = Count(*left_over(answer.total, answer.types, TOTALS))
+        rest = Count(*left_over(answer.total, answer.rows, TOTALS))
         rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped, shares))
     total = _cells(answer.total, "total", style, has_mapped, shares)
     told = [_sentence(answer, style)] if some else sentences(answer, style)[1:]
@@ -53,20 +53,20 @@ def sentences(answer: PyObjects, style: Style) -> list[str]:
 
 
 def _whole(row: TypeRow | Count) -> int:
-    return row.bytes + row.buffers + row.mapped
+    return row.own + row.buffers + row.mapped
 
 
 def _cells(row: TypeRow | Count, name: str, style: Style, has_mapped: bool, shares: Shares) -> list[str]:
-    sizes = [row.bytes, row.buffers, *([row.mapped] if has_mapped else []), _whole(row)]
+    sizes = [row.own, row.buffers, *([row.mapped] if has_mapped else []), _whole(row)]
     return [count_text(row.count), *map(style.size, sizes), *shares.cells(_whole(row), row.absent), name]
 
 
 def _sentence(answer: PyObjects, style: Style) -> str:
     total = answer.total
-    both = total.bytes + total.buffers
+    both = total.own + total.buffers
     together = f"{style.bytes(both)} together{style.of_rss(both, total.absent)}"
     start = (
-        f"{total.count:,} objects hold {style.bytes(total.bytes)} themselves and own {style.bytes(total.buffers)} of "
+        f"{total.count:,} objects hold {style.bytes(total.own)} themselves and own {style.bytes(total.buffers)} of "
         f"buffers (a dict's keys, a list's items, a set's table): {together}."
     )
     if total.reached:
@@ -76,11 +76,11 @@ def _sentence(answer: PyObjects, style: Style) -> str:
 
 def _largest(answer: PyObjects, style: Style) -> str:
     """Name the largest type that is listed; nothing where there is none."""
-    both = answer.total.bytes + answer.total.buffers
-    if not answer.types or not both:
+    both = answer.total.own + answer.total.buffers
+    if not answer.rows or not both:
         return ""
-    most = max(answer.types, key=lambda row: row.bytes + row.buffers)
-    share = 100 * (most.bytes + most.buffers) / both
+    most = max(answer.rows, key=lambda row: row.own + row.buffers)
+    share = 100 * (most.own + most.buffers) / both
     return f"Largest type: {most.type}, {share:.1f} % of {style.bytes(both)} in {counted(most.count, 'object')}."
 
 
@@ -89,11 +89,11 @@ def _unknown(answer: PyObjects, style: Style) -> str:
     next to nothing of what is in use."""
     count = answer.unclassified.count + answer.other_chunks.count
     size = answer.unclassified.bytes + answer.other_chunks.bytes
-    if not answer.unknown or size < FOLDED * answer.used.bytes:
+    if not answer.unidentified or size < FOLDED * answer.all_used.bytes:
         return ""
-    rows = [[address_text(block.address), style.size(block.size), block.looks] for block in answer.unknown]
+    rows = [[address_text(block.address), style.size(block.size), block.look] for block in answer.unidentified]
     if count > len(rows):
-        rest = size - sum(block.size for block in answer.unknown)
+        rest = size - sum(block.size for block in answer.unidentified)
         rows.append([f"{count - len(rows):,} more", style.size(rest), ""])
     return table(UNKNOWN, rows, style, ["total", style.size(size), ""])
 

@@ -21,13 +21,13 @@ WHY_ENDED = {
 def render(answer: Recorded, style: Style) -> str:
     """A sentence, and what could not be looked at; nothing where standard output is the series', or a program's that
     was started."""
-    if answer.path == STANDARD_OUTPUT or answer.exit_status is not None:
+    if answer.file == STANDARD_OUTPUT or answer.exit_status is not None:
         return ""
     parts = [f"{counted(answer.samples, 'sample')} of {counted(answer.processes, 'process', 'processes')}"]
-    parts += [f"{answer.doubtful:,} of them doubtful"] if answer.doubtful else []
+    parts += [f"{answer.doubtful_samples:,} of them doubtful"] if answer.doubtful_samples else []
     parts.append(f"in {duration_text(answer.seconds)}")
     size, why = style.bytes(answer.size), WHY_ENDED[answer.reason]
-    lines = [f"The series is in {answer.path} ({size}): {', '.join(parts)}; {why}."]
+    lines = [f"The series is in {answer.file} ({size}): {', '.join(parts)}; {why}."]
     if answer.snapshots:
         lines.append(f"{counted(len(answer.snapshots), 'snapshot')} beside it, the last one {answer.snapshots[-1]}.")
     lines += [f"Warning: {failure}" for failure in answer.failures]

@@ -24,8 +24,8 @@ COLUMNS = (
 
 def render(answer: Replayed, style: Style) -> str:
     """Whose calls, a row for each setting, and what follows from that."""
-    rows = [_row(run, style) for run in answer.runs]
-    sentences = [*_notes(answer), *_failures(answer.runs), *_advice(answer, style)]
+    rows = [_row(run, style) for run in answer.rows]
+    sentences = [*_notes(answer), *_failures(answer.rows), *_advice(answer, style)]
     parts = [style.filled(sentence) for sentence in sentences]
     return join(style.filled(_about(answer, style)), table(COLUMNS, rows, style), "\n".join(parts), line_of(answer))
 
@@ -34,8 +34,8 @@ def line_of(answer: Replayed) -> str:
     """What to type before the command, for the best run; "" where none is better."""
     if answer.best is None:
         return ""
-    run = answer.runs[answer.best]
-    words = [f"LD_PRELOAD={shlex.quote(run.library)}"] if run.library else []
+    run = answer.rows[answer.best]
+    words = [f"LD_PRELOAD={shlex.quote(run.preloaded)}"] if run.preloaded else []
     return " ".join(["   ", *words, *([f"GLIBC_TUNABLES={run.tunables}"] if run.tunables else [])])
 
 
@@ -57,8 +57,8 @@ def _row(run: Run, style: Style) -> list[str]:
         style.size(run.final_rss),
         style.size(run.system),
         style.size(run.in_use),
-        _gaps(run.peak, style),
-        _gaps(run.end, style),
+        _gaps(run.at_peak, style),
+        _gaps(run.at_end, style),
         UNKNOWN if run.seconds is None else f"{run.seconds:.2f}",
         UNKNOWN if run.ns_a_call is None else f"{run.ns_a_call:.0f}",
     ]
@@ -76,16 +76,16 @@ def _peak(run: Run, style: Style) -> str:
 
 
 def _gaps(gaps: Gaps | None, style: Style) -> str:
-    return UNKNOWN if gaps is None else f"{style.size(gaps.hole_bytes)} in {gaps.holes:,}"
+    return UNKNOWN if gaps is None else f"{style.size(gaps.hole_bytes)} in {gaps.hole_count:,}"
 
 
 def _notes(answer: Replayed) -> list[str]:
     """What the figures are not."""
     notes = []
-    if answer.film is not None and answer.film.frames:
+    if answer.film is not None and answer.film.pictures:
         film = answer.film
         page = os.path.join(film.folder, "index.html")
-        notes.append(f"{counted(film.frames, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
+        notes.append(f"{counted(film.pictures, 'picture')}, one after every {counted(film.every, 'call')}: {page}.")
     if not answer.filled:
         notes.append("Blocks were not touched: only what malloc itself writes is resident (--fill touches them).")
     if answer.stopped is not None:
@@ -109,7 +109,7 @@ def _notes(answer: Replayed) -> list[str]:
         )
     if answer.lost:
         notes.append(f"{counted(answer.lost, 'call')} could not be recorded: what follows may differ from the program.")
-    if not answer.whole:
+    if not answer.is_whole:
         notes.append("The log is damaged or was cut off: these are the calls up to there.")
     if not answer.fixed:
         notes.append(
@@ -121,21 +121,21 @@ def _notes(answer: Replayed) -> list[str]:
 def _failures(runs: list[Run]) -> list[str]:
     failed = [f"{_name(run)} could not make all calls: it {run.failure}." for run in runs if run.failure]
     short = [
-        f"{_name(run)} gave nothing for {counted(run.failures, 'call')} that had given memory."
+        f"{_name(run)} gave nothing for {counted(run.failed, 'call')} that had given memory."
         for run in runs
-        if run.failures
+        if run.failed
     ]
     return failed + short
 
 
 def _advice(answer: Replayed, style: Style) -> list[str]:
-    if len(answer.runs) < 2 or answer.runs[0].peak_rss is None:
+    if len(answer.rows) < 2 or answer.rows[0].peak_rss is None:
         return []
-    first = answer.runs[0]
+    first = answer.rows[0]
     if answer.best is None:
         return [f"Nothing takes less memory than {_name(first)} by more than chance."]
-    run = answer.runs[answer.best]
+    run = answer.rows[answer.best]
     least, most = first.peak_rss or 0, run.most_peak_rss or 0
     percent = 100 * (least - most) / least
-    words = "" if run.allocator == GLIBC or not run.library else ", which must be installed where the program runs"
+    words = "" if run.allocator == GLIBC or not run.preloaded else ", which must be installed where the program runs"
     return [f"With {_name(run)} it takes {style.bytes(most)} at most, {percent:.0f} % less{words}:"]

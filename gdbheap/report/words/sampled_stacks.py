@@ -17,12 +17,12 @@ __all__ = ["render"]
 
 def render(answer: SampledStacks, style: Style) -> str:
     """The stacks, each under its sums; then a sentence."""
-    return join(*(_stack(row, style) for row in answer.stacks), style.filled(_sentence(answer, style)))
+    return join(*(_stack(row, style) for row in answer.rows), style.filled(_sentence(answer, style)))
 
 
 def _stack(row: SampledRow, style: Style) -> str:
     """Without jemalloc's own frames, where there are others."""
-    frames = row.frames[: -row.own] if 0 < row.own < len(row.frames) else row.frames
+    frames = row.frames[: -row.allocator_frames] if 0 < row.allocator_frames < len(row.frames) else row.frames
     head = f"{style.size(row.bytes)} in {counted(row.count, 'sampled block')}{_likely(row, style)}"
     return f"{head}\n{stack_text(frames, style)}"
 
@@ -34,10 +34,10 @@ def _likely(sums: SampledRow | SampledStacks, style: Style) -> str:
 
 
 def _sentence(answer: SampledStacks, style: Style) -> str:
-    shown = len(answer.stacks)
-    listed = "" if shown == answer.kinds else f", of which {shown:,} are listed"
+    shown = len(answer.rows)
+    listed = "" if shown == answer.matching else f", of which {shown:,} are listed"
     return (
-        f"{counted(answer.kinds, 'stack')}{listed}: {style.bytes(answer.bytes)} in "
+        f"{counted(answer.matching, 'stack')}{listed}: {style.bytes(answer.bytes)} in "
         f"{counted(answer.count, 'sampled block')} in use{_likely(answer, style)}. Which allocations are sampled "
         "jemalloc decides by chance (lg_prof_sample)."
     )

@@ -48,7 +48,7 @@ def _has_any(total: SizeTotal) -> bool:
 def _others(others: OtherSizes, style: Style) -> list[str]:
     """A row for each of the sizes that hold the most, and the rest; a sentence. Columns that nobody knows are not
     there."""
-    most = sorted(others.sizes, key=lambda row: -row.used_bytes - row.free_bytes)[:SHOWN]
+    most = sorted(others.sizes, key=lambda row: -row.used - row.free)[:SHOWN]
     more = [name for name in MORE if getattr(others, name) is not None]
     rows = [
         [*_row(count_text(row.size), row, style), *(style.size(getattr(row, name) or 0) for name in more)]
@@ -56,7 +56,7 @@ def _others(others: OtherSizes, style: Style) -> list[str]:
     ]
     total, left = others.total, len(others.sizes) - len(most)
     if left:
-        names = ("used", "free", "used_bytes", "free_bytes")
+        names = ("used_count", "free_count", "used", "free")
         rest = (getattr(total, name) - sum(getattr(row, name) for row in most) for name in names)
         beside = (getattr(others, name) - sum(getattr(row, name) or 0 for row in most) for name in more)
         rows.append([*_row(f"{left:,} more", type(total)(*rest), style), *map(style.size, beside)])
@@ -72,11 +72,11 @@ def _others(others: OtherSizes, style: Style) -> list[str]:
 def _other_sentence(others: OtherSizes, style: Style) -> str:
     total = others.total
     parts = [
-        f"{total.used:,} blocks of {others.title} are in use, {style.bytes(total.used_bytes)} together. There is room "
-        f"for {total.free:,} more of these sizes: {style.bytes(total.free_bytes)}."
+        f"{total.used_count:,} blocks of {others.title} are in use, {style.bytes(total.used)} together. There is room "
+        f"for {total.free_count:,} more of these sizes: {style.bytes(total.free)}."
     ]
     if others.asked is not None:
-        slack = total.used_bytes - others.asked
+        slack = total.used - others.asked
         parts.append(f"{style.bytes(others.asked)} of what is used was asked for; {style.bytes(slack)} is slack.")
     if others.freed:
         parts.append(f"{style.bytes(others.freed)} would go if the blocks of each size lay packed.")
@@ -84,8 +84,8 @@ def _other_sentence(others: OtherSizes, style: Style) -> str:
 
 
 def _row(name: str, sums: SizeRow | SizeTotal, style: Style) -> list[str]:
-    used = [count_text(sums.used), style.size(sums.used_bytes)]
-    return [name, *used, count_text(sums.free), style.size(sums.free_bytes)]
+    used = [count_text(sums.used_count), style.size(sums.used)]
+    return [name, *used, count_text(sums.free_count), style.size(sums.free)]
 
 
 def _range(found: SizeRange, style: Style) -> str:
@@ -94,7 +94,7 @@ def _range(found: SizeRange, style: Style) -> str:
 
 def _rest(answer: Sizes) -> SizeTotal:
     """The total less the rows, so that each column adds up."""
-    names = ("used", "free", "used_bytes", "free_bytes")
+    names = ("used_count", "free_count", "used", "free")
     left = (getattr(answer.total, name) - sum(getattr(row, name) for row in answer.sizes) for name in names)
     return type(answer.total)(*left)
 
@@ -103,9 +103,12 @@ def _sentence(whole: Sizes, style: Style) -> str:
     total = whole.total
     has = "has a mapping of its" if whole.mapped == 1 else "have a mapping of their"
     mapped = f" {whole.mapped:,} of them {has} own." if whole.mapped else ""
-    used, free = counted(total.used, "chunk is", "chunks are"), counted(total.free, "chunk is", "chunks are")
+    used, free = (
+        counted(total.used_count, "chunk is", "chunks are"),
+        counted(total.free_count, "chunk is", "chunks are"),
+    )
     return (
-        f"{used} in use, {style.bytes(total.used_bytes)} together.{mapped} {free} free, "
-        f"{style.bytes(total.free_bytes)} together, in bins, fast bins and thread caches. malloc has no other memory "
+        f"{used} in use, {style.bytes(total.used)} together.{mapped} {free} free, "
+        f"{style.bytes(total.free)} together, in bins, fast bins and thread caches. malloc has no other memory "
         f"from the kernel but top chunks ({style.bytes(whole.top)}) and overhead ({style.bytes(whole.overhead)})."
     )

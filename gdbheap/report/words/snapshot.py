@@ -11,11 +11,11 @@ __all__ = ["render"]
 
 def render(answer: Written, style: Style) -> str:
     """One sentence: what is in the file."""
-    parts = [counted(answer.types, "type")] if answer.types else []
-    parts += [counted(answer.holes, "hole")] if answer.holes else []
-    parts.append(f"{answer.lines:,} lines of the ledger")
-    paths = "" if answer.owners is None else f", paths of {answer.owners:,} objects"
-    if answer.blocks is not None:
-        parts.append(counted(answer.blocks, "block"))
-    where = answer.path
+    parts = [counted(answer.type_count, "type")] if answer.type_count else []
+    parts += [counted(answer.hole_count, "hole")] if answer.hole_count else []
+    parts.append(f"{answer.line_count:,} lines of the ledger")
+    paths = "" if answer.owner_count is None else f", paths of {answer.owner_count:,} objects"
+    if answer.block_count is not None:
+        parts.append(counted(answer.block_count, "block"))
+    where = answer.file
     return style.filled(f"The snapshot is in {where} ({style.bytes(answer.size)}): {', '.join(parts)}{paths}.")

@@ -33,7 +33,7 @@ def _agrees(row: StatsRow) -> bool:
 
 def _row(row: StatsRow) -> list[str]:
     difference = "-" if _agrees(row) else f"{row.ours % UNSIGNED_INT - row.theirs:+,}"
-    return [row.arena, row.what, count_text(row.theirs), count_text(row.ours), difference]
+    return [row.arena_name, row.what, count_text(row.theirs), count_text(row.ours), difference]
 
 
 def _sentence(answer: Stats) -> str:

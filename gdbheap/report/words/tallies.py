@@ -17,28 +17,26 @@ __all__ = ["render"]
 
 def render(answer: Tallies, style: Style) -> str:
     """A row a key, the rest as one row, the total; then a sentence."""
-    columns = (Column("count"), Column("objects"), SHARE, Column(answer.by, not _is_number(answer)))
-    share = style.shares_within(answer.bytes, answer.absent)
-    rows = [_row(row.count, row.bytes, _key(row, answer, style), style, share) for row in answer.rows]
-    count, size = (
-        getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes")
-    )
+    columns = (Column("count"), Column("objects"), SHARE, Column(answer.tally_of, not _is_number(answer)))
+    share = style.shares_within(answer.own, answer.absent)
+    rows = [_row(row.count, row.own, _key(row, answer, style), style, share) for row in answer.rows]
+    count, size = (getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "own"))
     if count:
         rows.append(_row(count, size, "others", style, share))
-    total = _row(answer.count, answer.bytes, "total", style, lambda size: style.share(size, answer.absent))
+    total = _row(answer.count, answer.own, "total", style, lambda size: style.share(size, answer.absent))
     objects = counted(answer.count, "object holds", "objects hold")
-    text = f"{objects} {style.bytes(answer.bytes)} themselves, without the buffers that they own."
+    text = f"{objects} {style.bytes(answer.own)} themselves, without the buffers that they own."
     return join(table(columns, rows, style, total), style.filled(text))
 
 
 def _is_number(answer: Tallies) -> bool:
-    return answer.by != "module"
+    return answer.tally_of != "module"
 
 
 def _key(row: TallyRow, answer: Tallies, style: Style) -> str:
     if isinstance(row.key, str):
         return row.key
-    return style.size(row.key) if answer.by == "size" else count_text(row.key)
+    return style.size(row.key) if answer.tally_of == "size" else count_text(row.key)
 
 
 def _row(count: int, size: int, key: str, style: Style, share: Callable[[int], str]) -> list[str]:

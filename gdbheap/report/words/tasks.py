@@ -35,19 +35,19 @@ LONGEST_CHAIN = 8
 
 def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> str:
     """A row for each group of those that wait alike, the rest as one row, the total; then a sentence."""
-    if not any(answer.count.values()):
+    if not any(answer.kinds.values()):
         return style.filled(join("No task, coroutine, generator or greenlet is alive.", _unreadable(answer.unreadable)))
     columns = (*COLUMNS[:2], RETAINED, *COLUMNS[2:]) if with_retained else COLUMNS
     rows = [_row(row, style, with_retained) for row in answer.rows]
     blank = [""] * (len(columns) - 2)
-    count = sum(answer.count.values())
+    count = sum(answer.kinds.values())
     if left_out:
         size = answer.bytes - sum(row.bytes for row in answer.rows)
         rest = count_text(count - sum(row.count for row in answer.rows))
         rows.append([rest, style.size(size), *blank[1:], f"({left_out:,} more rows)"])
     total = [count_text(count), style.size(answer.bytes), *blank[1:], "total"]
     verb = "holds" if count == 1 else "hold"
-    sentence = f"{_counts(answer.count)} {verb} {style.bytes(answer.bytes)} themselves, with their frames."
+    sentence = f"{_counts(answer.kinds)} {verb} {style.bytes(answer.bytes)} themselves, with their frames."
     return join(style.filled(sentence), table(columns, rows, style, total), _unreadable(answer.unreadable))
 
 
@@ -61,7 +61,7 @@ def _unreadable(count: int) -> str:
 
 def _row(row: Row, style: Style, with_retained: bool) -> list[str]:
     retained = [] if not with_retained else ["-" if row.retained is None else style.size(row.retained)]
-    inner = row.chain[1:]
+    inner = row.waits[1:]
     chain = " > ".join(_step(step) for step in inner[:LONGEST_CHAIN]) + (" > …" if len(inner) > LONGEST_CHAIN else "")
     return [
         count_text(row.count), style.size(row.bytes), *retained, row.kind, row.state, row.coroutine,
@@ -80,17 +80,17 @@ def _place(file: str, line: int | None) -> str:
 
 def render_list(answer: Listed, style: Style) -> str:
     """A row for each one, the rest as one row, the total; then a sentence."""
-    rows = [_listed(one, style) for one in answer.tasks]
-    left_out = sum(answer.count.values()) - len(rows)
+    rows = [_listed(one, style) for one in answer.rows]
+    left_out = sum(answer.kinds.values()) - len(rows)
     if left_out:
         rows.append([f"{left_out:,} more", *[""] * (len(LISTED) - 1)])
     total = ["total", style.size(answer.bytes), *[""] * (len(LISTED) - 2)]
-    text = f"{_counts(answer.count) or 'Nothing'} in all."
+    text = f"{_counts(answer.kinds) or 'Nothing'} in all."
     return join(style.filled(text), table(LISTED, rows, style, total), _unreadable(answer.unreadable))
 
 
 def _listed(one: Waiting, style: Style) -> list[str]:
-    outer = one.chain[0] if one.chain else None
+    outer = one.waits[0] if one.waits else None
     return [
         address_text(one.address), style.size(one.bytes), one.kind, one.name or "-", one.state,
         "-" if outer is None else outer.function, "-" if outer is None else _place(outer.file, outer.line),

@@ -37,16 +37,16 @@ def render(answer: Table, left_out: int, style: Style) -> str:
     """A line with the sums, and a row a process."""
     when = datetime.fromtimestamp(answer.time, timezone.utc).strftime("%H:%M:%S UTC")
     total = answer.total
-    sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swap)}" if total.swap else "")
-    longest = max((row.seconds for row in answer.programs), default=0.0)
+    sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swapped)}" if total.swapped else "")
+    longest = max((row.seconds for row in answer.rows), default=0.0)
     grown = f", {_signed(total.growth, style)} in {duration_text(longest)}" if longest else ""
     head = f"{when}  {counted(total.processes, 'process', 'processes')}: {sums}{grown}"
     rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
-    names = [name for name in NAMES if name != SWAP or any(row.swap for row in answer.programs)]
+    names = [name for name in NAMES if name != SWAP or any(row.swapped for row in answer.rows)]
     columns = (Column("pid"), Column("program", True), *map(Column, names))
-    rows = [_row(row, SWAP in names, style) for row in answer.programs]
-    missing = counted(answer.left_out, "process is", "processes are")
-    missing = f"{missing} not read: {'; '.join(map(one_line, answer.reasons))}" if answer.left_out else ""
+    rows = [_row(row, SWAP in names, style) for row in answer.rows]
+    missing = counted(answer.refused, "process is", "processes are")
+    missing = f"{missing} not read: {'; '.join(map(one_line, answer.left_out))}" if answer.refused else ""
     return join(style.heading(head), table(columns, rows, style), rest, missing)
 
 
@@ -55,8 +55,8 @@ def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:
     malloc = [not_read if size is None else style.size(size) for size in (row.system, row.in_use, row.idle)]
     # Whoever's malloc is known was looked into.
     no_python = not_read if row.system is None else "-"
-    python = [no_python if size is None else style.size(size) for size in (row.pools, row.pool_used)]
-    swap = [style.size(row.swap)] if has_swap else []
+    python = [no_python if size is None else style.size(size) for size in (row.pool_arenas, row.pool_used)]
+    swap = [style.size(row.swapped)] if has_swap else []
     sizes = [style.size(row.rss), _signed(row.growth, style), *swap, *malloc, *python]
     return [str(row.pid), one_line(row.program, PROGRAM_WIDTH), *sizes]
 

@@ -14,12 +14,12 @@ LEFT = True
 
 def sentence(answer: Traced) -> str:
     """One line: how much is where, and what went wrong."""
-    what = f"{counted(answer.calls, 'call')} of {counted(len(answer.processes), 'process', 'processes')}"
-    python = sum(process.python.calls for process in answer.processes if process.python is not None)
+    what = f"{counted(answer.calls, 'call')} of {counted(len(answer.rows), 'process', 'processes')}"
+    python = sum(process.of_python.calls for process in answer.rows if process.of_python is not None)
     more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
     lost = f"; {answer.lost:,} more could not be written down" if answer.lost else ""
     each = f", {answer.size / (answer.calls + python):.2f} bytes a call" if answer.calls else ""
-    return "; ".join([f"{what}{more} in {answer.path}{each}{lost}", *answer.failures])
+    return "; ".join([f"{what}{more} in {answer.file}{each}{lost}", *answer.failures])
 
 
 def render(answer: Traced, style: Style) -> str:
@@ -37,6 +37,6 @@ def render(answer: Traced, style: Style) -> str:
             style.size(row.live_bytes),
             row.exe,
         ]
-        for row in answer.processes
+        for row in answer.rows
     ]
     return join(style.filled(f"{sentence(answer)}."), table(columns, rows, style) if rows else "")

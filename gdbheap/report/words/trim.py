@@ -25,21 +25,21 @@ def render(answer: Trim, whole: Trim, style: Style) -> str:
     ``whole``: the answer with all its arenas, which are those of the total."""
     done = answer.actual is not None
     columns = (*COLUMNS[:4], ACTUAL, *COLUMNS[4:]) if done else COLUMNS
-    rows = [_row(row, style, done) for row in answer.arenas]
+    rows = [_row(row, style, done) for row in answer.rows]
     total = _total(whole, style, done)
     return join(*map(style.filled, _sentences(answer, style)), table(columns, rows, style, total))
 
 
 def _total(answer: Trim, style: Style, done: bool) -> list[str]:
-    start = ["total", count_text(sum(row.chunks for row in answer.arenas)), style.size(answer.whole)]
-    tops = [_sum([row.top for row in answer.arenas]), _sum([row.top_kept for row in answer.arenas])]
+    start = ["total", count_text(sum(row.chunks for row in answer.rows)), style.size(answer.pages)]
+    tops = [_sum([row.top_predicted for row in answer.rows]), _sum([row.top_kept for row in answer.rows])]
     return _cells(start, answer.predicted, [style.size(answer.actual)] if done else [], tops, style)
 
 
 def _row(row: ArenaTrim, style: Style, done: bool) -> list[str]:
-    start = [arena_text(row.index), count_text(row.chunks), style.size(row.whole)]
+    start = [arena_text(row.index), count_text(row.chunks), style.size(row.pages)]
     actual = [style.size(row.actual)] if done else []
-    return _cells(start, row.predicted, actual, [row.top, row.top_kept], style)
+    return _cells(start, row.predicted, actual, [row.top_predicted, row.top_kept], style)
 
 
 def _cells(start: list[str], given: int | None, actual: list[str], tops: list[int | None], style: Style) -> list[str]:
@@ -54,10 +54,10 @@ def _sum(sizes: list[int | None]) -> int | None:
 def _sentences(answer: Trim, style: Style) -> list[str]:
     call = f"malloc_trim({answer.pad})"
     if answer.predicted is None:
-        return [f"{call} would return up to {style.bytes(answer.whole)}; how much of it is resident is unknown."]
+        return [f"{call} would return up to {style.bytes(answer.pages)}; how much of it is resident is unknown."]
     if answer.actual is None:
         return [_predicted(answer, call, style), *_swapped(answer, style)]
-    change = f"RssAnon went from {style.bytes(answer.before)} to {style.bytes(answer.after)}"
+    change = f"RssAnon went from {style.bytes(answer.rss_before)} to {style.bytes(answer.rss_after)}"
     beside = f"{style.bytes(answer.actual)} returned, {style.bytes(answer.predicted)} predicted"
     return [f"{call} was called: {change}, {beside}."]
 

@@ -26,28 +26,26 @@ MAX_TYPES = 4
 
 def render(answer: ByValue, style: Style) -> str:
     """A row a value, the rest as one row, the total; then a sentence."""
-    share = style.shares_within(answer.bytes, answer.absent)
+    share = style.shares_within(answer.own, answer.absent)
     rows = [
-        [count_text(row.count), style.size(row.bytes), share(row.bytes), address_text(row.address), row.type,
+        [count_text(row.count), style.size(row.own), share(row.own), address_text(row.address), row.type,
          row.text or "-"]
         for row in answer.rows
     ]  # fmt: skip
-    count, size = (
-        getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "bytes")
-    )
+    count, size = (getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "own"))
     if count:
         rows.append([count_text(count), style.size(size), share(size), "", "", "(other values)"])
     total = [
         count_text(answer.count),
-        style.size(answer.bytes),
-        style.share(answer.bytes, answer.absent),
+        style.size(answer.own),
+        style.share(answer.own, answer.absent),
         "",
         "",
         "total",
     ]
     objects = counted(answer.count, "object has", "objects have")
     text = (
-        f"{objects} {counted(answer.values, 'value', 'different values')}, and {style.bytes(answer.bytes)} themselves."
+        f"{objects} {counted(answer.matching, 'value', 'different values')}, and {style.bytes(answer.own)} themselves."
     )
     return join(style.filled(text), table(VALUES, rows, style, total))
 
@@ -58,12 +56,12 @@ def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> s
         return style.filled("No str, bytes, number, or tuple of such is there twice.")
     more = (HELD_BY,) if with_holders else ()
     share = style.shares_within(answer.saved, answer.absent)
-    rows = [_row(row, style, with_holders, share(row.saved)) for row in answer.duplicates]
+    rows = [_row(row, style, with_holders, share(row.saved)) for row in answer.rows]
     blank = [""] * (3 + len(more))
-    left = answer.count - len(answer.duplicates)
+    left = answer.count - len(answer.rows)
     if left:
-        copies = count_text(answer.copies - sum(row.count for row in answer.duplicates))
-        saved = answer.saved - sum(row.saved for row in answer.duplicates)
+        copies = count_text(answer.copies - sum(row.count for row in answer.rows))
+        saved = answer.saved - sum(row.saved for row in answer.rows)
         rows.append([copies, "", style.size(saved), share(saved), *blank[:-1], f"({left:,} more values)"])
     whole = [style.size(answer.saved), style.share(answer.saved, answer.absent)]
     total = [count_text(answer.copies), "", *whole, *blank[:-1], "total"]

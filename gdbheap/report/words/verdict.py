@@ -53,7 +53,7 @@ def _resident(answer: Ledger, style: Style) -> str:
         return f"how much is resident is not known ({rss.source})"
     if style.private:
         return f"{style.bytes(rss.bytes)} is {rss.source}; RSS itself is in no core"
-    swapped = f", {style.bytes(rss.swap)} more swapped out" if rss.swap else ""
+    swapped = f", {style.bytes(rss.swapped)} more swapped out" if rss.swapped else ""
     return f"{style.bytes(rss.bytes)} resident{swapped}"
 
 
@@ -91,18 +91,18 @@ def _free(answer: Ledger, style: Style) -> str:
         if _is_much(found.stacks_left, answer):
             return f"; {style.bytes(found.stacks_left)} left on stacks by calls that have returned"
         if gave_back_much(answer):
-            return f"; {style.bytes(answer.rss.lazy)} freed lazily (MADV_FREE)"
+            return f"; {style.bytes(answer.rss.lazily_freed)} freed lazily (MADV_FREE)"
         unknown = found.unknown
         is_known = unknown is None or not unknown.bytes or not _is_much(unknown.bytes, answer)
         return "; next to nothing is free" if is_known else ""
     kept = f"; {style.bytes(free)} freed by the program but kept by {_keepers(answer)}"
-    lazy = f" ({style.bytes(answer.rss.lazy)} of all is freed lazily)"
+    lazy = f" ({style.bytes(answer.rss.lazily_freed)} of all is freed lazily)"
     return f"{kept}{lazy if gave_back_much(answer) else ''}"
 
 
 def gave_back_much(answer: Ledger) -> bool:
     """Whether so much was given back by MADV_FREE that it is worth a clause."""
-    return _is_much(answer.rss.lazy or 0, answer)
+    return _is_much(answer.rss.lazily_freed or 0, answer)
 
 
 def _keepers(answer: Ledger) -> str:

@@ -31,7 +31,7 @@ def render(event: Event, style: Style) -> str:
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not have to act"
     failed = f"; something failed {counted(event.failed, 'time')}" if event.failed else ""
-    return style.filled(f"The watch is over ({ENDS[event.why]}): it {done}{failed}.")
+    return style.filled(f"The watch is over ({ENDS[event.why_ended]}): it {done}{failed}.")
 
 
 def event_text(event: Event, style: Style) -> str:
@@ -55,8 +55,8 @@ def _began(event: Event, style: Style) -> str:
 
 
 def _limit(limit: Limit, style: Style) -> str:
-    ours = ", which this watch is part of: start it in another control group" if limit.ours else ""
-    return f"at {style.bytes(limit.mark)} of the {style.bytes(limit.bytes)} of {_group(limit.group)}{ours}"
+    ours = ", which this watch is part of: start it in another control group" if limit.is_ours else ""
+    return f"at {style.bytes(limit.mark)} of the {style.bytes(limit.limit)} of {_group(limit.cgroup)}{ours}"
 
 
 def _group(name: str | None) -> str:
@@ -68,7 +68,7 @@ def _ended(event: Event, style: Style) -> str:
 
 
 def _killed(event: Event, style: Style) -> str:
-    return f"the kernel killed a process of {_group(event.group)}, which was out of memory"
+    return f"the kernel killed a process of {_group(event.cgroup)}, which was out of memory"
 
 
 def _unseen(event: Event, style: Style) -> str:
@@ -113,9 +113,9 @@ def _innermost(event: Event) -> list[StackFrame]:
 
 def cause_text(cause: Cause, style: Style) -> str:
     """Why it was acted."""
-    size, bound = style.bytes(cause.size), style.bytes(cause.bound)
-    where = "its RSS is" if cause.group is None else f"{_group(cause.group)} needs"
-    grown = "it" if cause.group is None else _group(cause.group)
+    size, bound = style.bytes(cause.bytes), style.bytes(cause.bound)
+    where = "its RSS is" if cause.cgroup is None else f"{_group(cause.cgroup)} needs"
+    grown = "it" if cause.cgroup is None else _group(cause.cgroup)
     limit = "" if cause.limit is None else f" of {style.bytes(cause.limit)}"
     seconds = duration_text(cause.seconds or 0)
     return {
@@ -125,5 +125,5 @@ def cause_text(cause: Cause, style: Style) -> str:
         "soon": f"{where} {size}{limit}, and at this rate all of it in {seconds}",
         "pressure": f"{where} {size}{limit}, and its programs wait for memory",
         "memory-error": f"Python has no memory, and {where} {size}",
-        "oom": f"{_group(cause.group)} is out of memory",
+        "oom": f"{_group(cause.cgroup)} is out of memory",
     }.get(cause.kind, cause.kind)

@@ -32,7 +32,7 @@ def render(answer: Why, style: Style, with_maker: bool = False) -> str:
 
 def _way(answer: Why, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
-    if not answer.chain:
+    if not answer.rows:
         told_so = style.filled(_not_led_to(answer, name, style))
         return join(told_so, unfinished(answer.not_examined, answer.next, style))
     size = at_least(style.bytes(answer.retained), answer.at_least)
@@ -59,8 +59,8 @@ def _not_led_to(answer: Why, name: str, style: Style) -> str:
 
 
 def _steps(answer: Why) -> list[list[str]]:
-    rows = [[address_text(step.address), step.edge, step.type] for step in answer.chain]
-    return folded(rows, lambda row: (row[2], row[1]), _more_steps, _gap(len(rows), answer.length))
+    rows = [[address_text(step.address), step.edge, step.type] for step in answer.rows]
+    return folded(rows, lambda row: (row[2], row[1]), _more_steps, _gap(len(rows), answer.count))
 
 
 def _dominators(answer: Why, style: Style) -> str:
@@ -93,7 +93,7 @@ def render_refs(answer: Refs, style: Style) -> str:
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.count:
         return style.filled(f"Nobody points to {name}.")
-    rows = [[address_text(row.address), "yes" if row.exact else "no", row.edge, row.type] for row in answer.referrers]
+    rows = [[address_text(row.address), "yes" if row.certain else "no", row.edge, row.type] for row in answer.rows]
     more = answer.count - len(rows)
     rest = f", {more:,} more than are listed" if more else ""
     referrers = counted(answer.count, "reference leads", "references lead")
