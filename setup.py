@@ -45,6 +45,7 @@ setup(
         "gdbheap": ["py.typed", "_native.pyi"],
         "gdbheap.loader": ["gdbheap", "help.txt"],
         "gdbheap.layout": ["tables/*.json"],
+        "gdbheap.commands.mcp": ["SKILL.md"],
         "gdbheap.report": ["page/*.css", "page/*.js"],
     },
     # In a user's own prefix man(1) and the shells look here too.
@@ -89,6 +90,8 @@ setup(
         "sql": ["duckdb>=1.1", "pyarrow>=16"],
         "remote": ["fsspec>=2023.1"],
         "prometheus": ["prometheus_client>=0.17"],
+        # It needs Python 3.10.
+        "mcp": ["mcp>=2,<3; python_version >= '3.10'"],
         "test": [
             "pytest>=7",
             "pytest-xdist>=3",

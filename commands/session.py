@@ -48,8 +48,9 @@ COMMAND = Command(
 
     `--json` makes a session for a program. Each line that it reads, also an empty one, yields exactly one line:
     {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of the
-    same command in a shell. The answer is null for a line that asks for nothing, as refresh. Nothing of that is on
-    standard error, and there is no prompt.
+    same command in a shell. The answer is null for a line that asks for nothing, as refresh. A line with --text is
+    answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. Nothing of that is on standard
+    error, and there is no prompt.
 
     The exit status is 0 on a terminal. From a pipe or a file it is the highest status of the commands. An unknown
     command is one line on standard error, and counts as 2.""",

@@ -40,6 +40,7 @@ fi
 rm -rf build/site-src build/site
 "$VENV/bin/python" scripts/site_pages.py build/site-src
 "$VENV/bin/python" scripts/example_report.py build/site-src/_extra/example-report.html
+"$VENV/bin/python" scripts/skill.py --llms > build/site-src/_extra/llms.txt
 # Sphinx keeps what it has read beside the site, not in it.
 "$TOOLS/bin/python" -m sphinx -q -W --keep-going -n -b html -d build/site-doctrees build/site-src build/site
 rm -f build/site/.buildinfo build/site/objects.inv

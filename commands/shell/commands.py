@@ -143,5 +143,30 @@ def _schema(words: list[str]) -> str:
     return dumps(schema_of({command.name: command.answer for command in found}), indent=1)
 
 
+def _mcp(words: list[str]) -> str:
+    if wants_help(words):
+        return (
+            "Answer questions of coding agents, by the Model Context Protocol.\n\n"
+            "Usage: gdbheap mcp [--allow-calls] [--with-contents] | --skill\n\n"
+            "  --allow-calls    offer what calls into a process or changes its code, too:\n"
+            "                   stats, trim --yes, growth, catch\n"
+            "  --with-contents  show the contents of strings, bytes and keys\n"
+            "  --skill          print how to go from a symptom to a cause, for an agent that\n"
+            "                   has a shell (SKILL.md), and end\n\n"
+            "It reads requests from standard input and writes answers of at most 16 kB to\n"
+            "standard output, until its input ends. The tools are first_page, ask, compare\n"
+            "and help. It needs the package mcp: pip install 'gdbheap[mcp]'.\n\n"
+            'Example: {"command": "gdbheap", "args": ["mcp"]} in a client\'s mcpServers\n'
+            "More: docs/agents.md"
+        )
+    # Imported here: no other command needs it.
+    from gdbheap.commands.mcp.server import serve, skill
+
+    if words == ["--skill"]:
+        return skill().rstrip("\n")
+    serve(words)
+    return ""
+
+
 # What the shell does itself, without a question about memory.
-VERBS = {"install": _install, "schema": _schema}
+VERBS = {"install": _install, "schema": _schema, "mcp": _mcp}

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TextIO
 
 from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.commands.shell.cores import Subject
@@ -27,13 +28,16 @@ from gdbheap.commands.surface.session import Result, present, status_of
 from gdbheap.contents.python.text.disclosure import NO_TEXT
 from gdbheap.errors import GdbheapError, UsageError, or_none
 from gdbheap.report.formats.json import error_document, error_keys, text_of
-from gdbheap.report.text.style import style_for
+from gdbheap.report.text.style import Style, style_for
+from gdbheap.text import IN_GDB, IN_SHELL
 
 __all__ = ["Talk"]
 
 PROMPT = "gdbheap> "
 # JSON's word for no answer.
 NOTHING = "null"
+# On a line of a program: the answer as people read it.
+TEXT = "--text"
 INTERRUPTED = "interrupted; the session goes on"
 GREETING = f"'{HELP}' lists the commands, '{REFRESH}' looks at the target anew, '{QUIT[0]}' or Ctrl-D ends"
 
@@ -114,7 +118,11 @@ class Talk:
             self._do(words)
             return NOTHING, 0
         if asks_help:
-            return text_of({"command": HELP, "schema": SCHEMA, "text": _help_about(words)}), 0
+            return _said(HELP, _help_about(words)), 0
+        if TEXT in words:
+            answered = self._answered([word for word in words if word != TEXT], as_json=False)
+            text = present(answered, _style_of(answered, None, IN_SHELL))
+            return _said(answered.command.name, text), status_of(answered)
         answered = self._answered(words)
         return present(answered, style_for(None, True, None)), status_of(answered)
 
@@ -187,16 +195,15 @@ class Talk:
         elif words:
             self._ask(words)
 
-    def _answered(self, words: list[str]) -> Result:
+    def _answered(self, words: list[str], as_json: bool = True) -> Result:
         command, rest = find_command(words)
         if command.needs in (FOLLOWED, CALLED):
             self._kept.check_alive()
-        return self._answering(command, self._kept.target, [*self._defaults(), *rest], self._kept.open)
+        return self._answering(command, self._kept.target, [*self._defaults(as_json), *rest], self._kept.open)
 
     def _ask(self, words: list[str]) -> None:
         answered = self._answered(words)
-        style = style_for(sys.stdout, answered.options.exact, answered.info.rss, answered.info.private)
-        self._write(present(answered, style))
+        self._write(present(answered, _style_of(answered, sys.stdout)))
         self._note(status_of(answered))
 
     def _refuse(self, message: str, words: list[str], status: int) -> None:
@@ -206,10 +213,10 @@ class Talk:
                 write(text_of(error_document(_name(words), status, told(message))))
         self._note(complain(message, status))
 
-    def _defaults(self) -> list[str]:
+    def _defaults(self, as_json: bool = True) -> list[str]:
         """The options that hold for each command, as they are typed; one that is typed again counts."""
         options = self._options
-        switches = {"--json": options.json, "--bytes": options.exact, NO_TEXT: options.no_text}
+        switches = {"--json": options.json and as_json, "--bytes": options.exact, NO_TEXT: options.no_text}
         return [*(name for name, given in switches.items() if given), f"--max-stop={options.max_stop}"]
 
     def _write(self, text: str) -> None:
@@ -227,6 +234,17 @@ class Talk:
 def _ends_program(interrupt: KeyboardInterrupt) -> bool:
     """Whether it is one of the signals that ask a program to end: Ctrl-C asks no more than a command."""
     return type(interrupt) is not KeyboardInterrupt
+
+
+def _style_of(answered: Result, stream: TextIO | None, command: str = IN_GDB) -> Style:
+    """The style of a text; without a stream that of one in JSON."""
+    info, encoding = answered.info, "utf-8" if stream is None else None
+    return style_for(stream, answered.options.exact, info.rss, info.private, encoding, command)
+
+
+def _said(command: str, text: str) -> str:
+    """The document of a text."""
+    return text_of({"command": command, "schema": SCHEMA, "text": text})
 
 
 def _name(words: list[str]) -> str:

@@ -16,7 +16,10 @@ OWN = {
         "install": "Make gdb know these commands: gdb -p PID -ex heap (or --remove)",
         "help": "Explain COMMAND or 'options' (also: --version, --gdb-script)",
     },
-    "Data and scripts": {"schema": "Print the JSON Schema of a command: schema [COMMAND]"},
+    "Data and scripts": {
+        "schema": "Print the JSON Schema of a command: schema [COMMAND]",
+        "mcp": "Answer coding agents (Model Context Protocol)",
+    },
 }
 
 

@@ -241,11 +241,12 @@ class Evidence:
 
     @cached_property
     def _graph(self) -> _native.Graph | None:
-        """The graph of references; None without one, or if it would take longer than all the rest."""
+        """The graph of references; None without one, or if it would take longer than all the rest, unless it is drawn
+        after the rules in any case."""
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail or not self.worth(self.in_use):
             return None
-        is_quick = self.detail or heap.used_blocks <= MAX_GRAPH_BLOCKS
+        is_quick = self.detail or self.follows or heap.used_blocks <= MAX_GRAPH_BLOCKS
         is_likely = is_quick or (self.is_collector_off and heap.used_blocks <= MAX_LIKELY_GRAPH_BLOCKS)
         return or_none(lambda: heap.references.graph) if is_likely else None
 

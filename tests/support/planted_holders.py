@@ -91,8 +91,8 @@ def planted(
 
 
 @functools.cache
-def extension(python: str, name: str = "planted_extension") -> Path:
-    """Return the folder of tests/programs/NAME.c, built for a Python; skip the test where it cannot be."""
+def extension(python: str, name: str = "planted_extension", sources: Path = SOURCES) -> Path:
+    """Return the folder of NAME.c, built for a Python; skip the test where it cannot be."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     asked = subprocess.run([python, "-c", _INCLUDE], capture_output=True, text=True, check=True)
     headers = Path(asked.stdout.strip())
@@ -100,7 +100,7 @@ def extension(python: str, name: str = "planted_extension") -> Path:
         pytest.skip("no C compiler, or no Python.h of this interpreter")
     folder = Path(tempfile.mkdtemp(dir=_built.name))
     flags = ["-O1", "-Wall", "-Werror", "-Wno-cast-function-type", "-shared", "-fPIC", f"-I{headers}"]
-    source, library = SOURCES / f"{name}.c", folder / f"{name}.so"
+    source, library = sources / f"{name}.c", folder / f"{name}.so"
     subprocess.run([compiler, *flags, str(source), "-o", str(library)], check=True)
     return folder
 

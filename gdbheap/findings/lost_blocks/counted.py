@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from gdbheap import _native
 from gdbheap.findings.finding import Evidence
@@ -17,8 +18,12 @@ OF_RUST = ("", "rust counted", "rust object", "rust shared")
 # Whoever has a block of these owns it; so do the counts of a pointer.
 CONTAINERS = ("vector", "map", "list", "unordered", "buckets", "deque", "deque map")
 OF_POINTER = "shared_ptr"
+# What looks like a pointer in a text is none, or an old one behind its end.
+TEXT = "string"
 # So many heads are looked at, and so many blocks that one leads to, so many bytes of each, and of all.
-MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 64, 64 << 10, 64 << 20
+MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
+# To look at a block takes as long as to read so many bytes.
+BLOCK_BYTES = MAX_READ // 300_000
 # Larger numbers are no counts.
 MAX_COUNT = 1 << 32
 
@@ -28,10 +33,6 @@ class _Block:
     address: int
     family: str
     data: bytes
-
-    def words(self, address: int, word: int) -> int:
-        """Return how many words of it are that address."""
-        return self.data.count(address.to_bytes(word, "little"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _Cycles:
 
     def __init__(self, heap: Heap) -> None:
         self._graph, self._space = heap.references.graph, heap.target.space
-        self._word, self._structures = heap.target.machine.word, heap.structures
+        self._structures = heap.structures
         self.left = MAX_READ
 
     def kind(self, head: _native.Head) -> str:
@@ -91,17 +92,18 @@ class _Cycles:
         if number is None or self.left < 0:
             return ""
         blocks = {member: self._read(member) for member in _members(number, self._edges(number))}
-        word, is_rust = self._word, self._structures.libraries.rust
         counts = {block.address: self._counts(block) for block in blocks.values()}
-        if not any(counts.values()) or not head.in_circle and blocks[number].words(head.address, word) == 0:
+        pointing = {block.address: self._space.machine.words_of(block.data) for block in blocks.values()}
+        if not any(counts.values()) or not head.in_circle and head.address not in pointing[head.address]:
             return ""
+        found = Counter(chain.from_iterable(pointing.values()))
+        owned = set(chain.from_iterable(pointing[one.address] for one in blocks.values() if one.family == OF_POINTER))
+        is_rust = self._structures.libraries.rust
         for block in blocks.values():
             pointers = counts[block.address]
-            owners = (one for one in blocks.values() if one.family == OF_POINTER)
-            is_owned = is_rust or block.family in CONTAINERS or any(one.words(block.address, word) for one in owners)
-            if pointers and pointers != sum(one.words(block.address, word) for one in blocks.values()):
+            if pointers and pointers != found[block.address]:
                 return ""
-            if not pointers and not is_owned:
+            if not pointers and not (is_rust or block.family in CONTAINERS or block.address in owned):
                 return ""
         return RC if all(block.family not in OF_CXX for block in blocks.values()) else SHARED_PTR
 
@@ -125,13 +127,15 @@ class _Cycles:
         return 0
 
     def _edges(self, first: int) -> dict[int, list[int]]:
-        """Return where the blocks lead that the first one leads to."""
+        """Return where the blocks lead that the first one leads to, the nearest first."""
         edges: dict[int, list[int]] = {}
-        waiting = [first]
+        waiting = deque([first])
         while waiting and len(edges) < MAX_BLOCKS:
-            number = waiting.pop()
+            number = waiting.popleft()
             if number not in edges:
-                edges[number] = [edge.target for edge in self._graph.edges(number)]
+                self.left -= BLOCK_BYTES
+                is_text = self._structures.family_of(self._graph.node(number).type_address) == TEXT
+                edges[number] = [] if is_text else [edge.target for edge in self._graph.edges(number)]
                 waiting += edges[number]
         return edges
 

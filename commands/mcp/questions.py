@@ -1,0 +1,94 @@
+"""What a client may ask: a command with its options, checked before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Union
+
+from gdbheap.commands.shell.line import extra_options
+from gdbheap.commands.surface.declaration import FILE, SHELL, AnyCommand
+from gdbheap.commands.surface.nearest import did_you_mean
+from gdbheap.commands.surface.needs import CALLED, FOLLOWED, PROCESS, TARGET
+from gdbheap.commands.surface.parser import parse
+from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
+from gdbheap.errors import UsageError
+
+__all__ = ["CALLS", "COMPARED", "HEAP", "OFFERED", "ONCE", "Value", "command_named", "words_of"]
+
+Value = Union[str, int, float, bool, None]
+HEAP = "heap"
+"""What the command without a noun is called."""
+COMPARED = "diff"
+# Those that a session answers.
+KEPT = (TARGET, PROCESS)
+CALLS = ("stats", "growth", "catch")
+"""Commands that call into the process or change its code."""
+ONCE = ("ps", "doctor", "processes", "sql")
+"""Commands of a shell alone: they are no part of a session about one target."""
+PATHS = (FILE.metavar, "FOLDER")
+# What the tools decide themselves.
+OWN = ("--json", "--no-text", "--with-contents")
+
+
+def _is_offered(noun: str) -> bool:
+    if noun in CALLS or noun in ONCE:
+        return True
+    command = COMMANDS[noun]
+    return command.needs in KEPT and command.argument is not FILE
+
+
+OFFERED = tuple(noun or HEAP for noun in COMMANDS if _is_offered(noun))
+"""The names of the commands that may be asked."""
+
+
+def command_named(name: str) -> AnyCommand:
+    """Return a command by its name. Raises UsageError."""
+    noun = HEAP_NOUN if name == HEAP else name.removeprefix(f"{HEAP} ").removeprefix(f"{SHELL} ")
+    if noun == COMPARED:
+        raise UsageError("two states are compared by the tool compare")
+    if (noun or HEAP) in OFFERED:
+        return COMMANDS[noun]
+    if noun in COMMANDS:
+        raise UsageError(f"{noun}: not offered here: it runs for long, or writes files; type {SHELL} {noun} in a shell")
+    raise UsageError(f"there is no command {noun!r}{did_you_mean(noun, OFFERED)}")
+
+
+def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Value], allows_calls: bool) -> list[str]:
+    """Return the words of a command line behind the noun. Raises UsageError for a wrong option or argument, for one
+    that would write a file, and for a call into the process that is not allowed."""
+    if (argument is not None) != (command.argument is not None) and not _may_lack(command, argument):
+        need = f"takes {command.argument.metavar} (argument)" if command.argument else "takes no argument"
+        raise UsageError(f"{command.shell_name} {need}")
+    words = [*([argument] if argument is not None else []), *_typed(command, options)]
+    for word in words:
+        if any(not part.isprintable() for part in word):
+            raise UsageError(f"{command.shell_name}: a line break or another control character cannot be typed")
+    chosen, _, _ = parse(command, words, command.shell_name, extra_options(command))
+    chosen.check()
+    if not allows_calls and (command.needs in (FOLLOWED, CALLED) or command.call_for(chosen) is not None):
+        raise UsageError(
+            f"{command.shell_name}: this would call into the process or change its code; start the server with "
+            "--allow-calls for that"
+        )
+    return words
+
+
+def _may_lack(command: AnyCommand, argument: str | None) -> bool:
+    return argument is None and command.argument is not None and command.argument.metavar.startswith("[")
+
+
+def _typed(command: AnyCommand, options: Mapping[str, Value]) -> Iterator[str]:
+    known = {option.name: option for option in (*command.all_options, *extra_options(command))}
+    for key, value in options.items():
+        name = f"--{key.lstrip('-').replace('_', '-')}"
+        if name not in known:
+            usual = [word for word in known if word not in OWN]
+            raise UsageError(f"{command.shell_name}: there is no option {name}{did_you_mean(name, usual)}")
+        if name in OWN:
+            raise UsageError(f"{command.shell_name}: {name} is decided where the server is started")
+        if known[name].metavar in PATHS and name not in ("--exe", "--sysroot"):
+            raise UsageError(f"{command.shell_name}: {name} writes a file, which is not offered here")
+        if value is True:
+            yield name
+        elif value is not None and value is not False:
+            yield f"{name}={value}"
