@@ -45,7 +45,7 @@ setup(
         "gdbheap": ["py.typed", "_native.pyi"],
         "gdbheap.loader": ["gdbheap", "help.txt"],
         "gdbheap.layout": ["tables/*.json"],
-        "gdbheap.commands.mcp": ["SKILL.md"],
+        "gdbheap.commands.shell.mcp": ["SKILL.md"],
         "gdbheap.report": ["page/*.css", "page/*.js"],
     },
     # In a user's own prefix man(1) and the shells look here too.

@@ -1,4 +1,4 @@
-"""Write the list of commands below commands/mcp/SKILL.md, from their declarations; --llms prints llms.txt of the site.
+"""Write the list of commands in commands/shell/mcp/SKILL.md, from their declarations; --llms prints llms.txt of the site.
 
 Without an option the page is printed. Run it with the Python that gdbheap is installed in.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from gdbheap.commands.surface.registry import COMMANDS, grouped
 
 ROOT = Path(__file__).resolve().parent.parent
-FILE = ROOT / "commands" / "mcp" / "SKILL.md"
+FILE = ROOT / "commands" / "shell" / "mcp" / "SKILL.md"
 LAST = "## Commands\n"
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 FRONT = re.compile(r"\A---\n.*?^---\n+", re.DOTALL | re.MULTILINE)

@@ -77,11 +77,11 @@ def test_manual(tmp_path: Path) -> None:
 
 def test_the_first_word() -> None:
     """The first word may be a noun, a process by its number, or an option that stands alone."""
-    assert offered("") >= {*words(), "install", "schema", str(os.getpid())}
+    assert offered("") >= {*words(), "install", "schema", "mcp", str(os.getpid())}
     assert offered("own") == {"owners"}
     assert offered(str(os.getpid())) >= {str(os.getpid())}
     assert offered("-") >= {*options([COMMANDS[""]]), "--version", "--gdb-script"}
-    assert {word for word in offered() if not word.isdecimal()} == {*words(), "install", "schema"}
+    assert {word for word in offered() if not word.isdecimal()} == {*words(), "install", "schema", "mcp"}
 
 
 def test_options() -> None:

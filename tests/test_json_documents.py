@@ -54,6 +54,9 @@ def answered(*words: str) -> dict[str, Any]:
     return found
 
 
+ALL = ("--top=all",)
+
+
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A Python whose memory has holes, and whose map is large."""
@@ -66,7 +69,11 @@ def test_no_larger_than_asked_for(noun: str, target: Running) -> None:
     """Without --top a document has the rows of the table and no more than 64 KiB; --top=5 has five of them, --top=all
     has all; the sums are those of all."""
     words = [*filter(None, [noun]), str(target.pid)]
-    few, some, every = (answered(*words, *more) for more in (["--top=5"], [], ["--top=all"]))
+    for _ in range(5):
+        # The kernel drops pages of files when it likes: all three must be about the same state.
+        before, few, some, every = (answered(*words, *more) for more in ([*ALL], ["--top=5"], [], [*ALL]))
+        if before.get("total") == every.get("total"):
+            break
     assert all(not value for key, value in every.items() if key == "more" or key.endswith("_more")), noun
     if "rows" not in every:
         return

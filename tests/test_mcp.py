@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from support.programs import GDBHEAP, KINDS, PATIENCE, Running, c_program, gdbheap, python_program, running
 
-from gdbheap.commands.mcp.paging import MOST, part
-from gdbheap.commands.mcp.questions import CALLS, OFFERED, ONCE, command_named, words_of
+from gdbheap.commands.shell.mcp.paging import MOST, part
+from gdbheap.commands.shell.mcp.questions import CALLS, OFFERED, ONCE, command_named, words_of
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import GdbheapError, UsageError
 
@@ -173,7 +173,7 @@ def test_without_the_package() -> None:
     assert gdbheap("mcp", "--wrong").returncode == 2
     skill = gdbheap("mcp", "--skill").stdout
     assert all(f"\n  {noun} " in skill for noun in COMMANDS if noun)
-    page = Path(__file__).parent.parent / "commands" / "mcp" / "SKILL.md"
+    page = Path(__file__).parent.parent / "commands" / "shell" / "mcp" / "SKILL.md"
     assert skill == page.read_text(), "scripts/skill.py --write"
 
 

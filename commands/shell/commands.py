@@ -160,7 +160,7 @@ def _mcp(words: list[str]) -> str:
             "More: docs/agents.md"
         )
     # Imported here: no other command needs it.
-    from gdbheap.commands.mcp.server import serve, skill
+    from gdbheap.commands.shell.mcp.server import serve, skill
 
     if words == ["--skill"]:
         return skill().rstrip("\n")

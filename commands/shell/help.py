@@ -40,6 +40,5 @@ def overview() -> str:
         "gdbheap shows where the memory of TARGET went: a process, several, or a core.",
         "Usage: gdbheap [COMMAND] TARGET [options]; 'gdbheap COMMAND --help' explains.",
         *grouped(COMMANDS, OWN),
-        "Exit status: 0 answered, 1 damaged or partial, 2 wrong usage, 3 not permitted,",
-        "4 no target, 5 not supported",
+        "Exit status: 0 answer, 1 partial, 2 usage, 3 denied, 4 no target, 5 unsupported",
     ])  # fmt: skip

@@ -87,7 +87,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "12", "index.py", "a private mapping of index.db was written: 96 MiB of copied pages",
-        (r"mmap|mapp", r"index\.db|table|private|file"), (r"MAP_SHARED|ACCESS_|shared|read-only|unmap|close|flush|less",),
+        (r"mmap|mapp", r"index\.db|table|private|file"), (r"MAP_SHARED|ACCESS_|shared|read-only|unmap|close|flush",),
     ),
     Case("13", "shared_memory_files", "three files of 20 MiB in /dev/shm are mapped by nobody",
          (r"/dev/shm|shared memory|tmpfs",), (r"unlink|remove|delete|rm ",),
@@ -109,7 +109,7 @@ CASES: tuple[Case, ...] = (
          (r"shared|share", r"80"), (r"once|twice|PSS|do not add|count|unmap|nothing|expected|fine|unlink|double",),
          "It and its child have 90 MB each. Do they need 180 MB of the machine? What should we do?"),
     Case("20", "catalog.py", "nothing is wrong: a dozen tables that the program needs",
-         (r"no (single|one |obvious|clear|dominant|leak|problem|cause)|nothing|normal|healthy|not a leak|evenly|several",),
+         (r"no (single|one |obvious|clear|dominant|leak|problem|cause)|nothing|normal|healthy|not a leak|evenly",),
          (r"nothing|no action|no fix|none|accept|fine|not needed|leave|normal|unnecessary|only if|do not|don't",),
          wrong=(r"is a leak\b", r"leak in (prices|names|stock)")),
 )  # fmt: skip

@@ -1,4 +1,5 @@
 """Nothing is wrong: a dozen tables of about the same size, which the program needs."""
+
 import signal
 
 tables = [{number: str(place * 10**6 + number) * 8 for number in range(6000 + 100 * place)} for place in range(12)]

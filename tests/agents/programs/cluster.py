@@ -1,4 +1,5 @@
 """Two processes that share one region of 80 MiB, each with little of its own."""
+
 import mmap
 import os
 import signal

@@ -1,4 +1,5 @@
 """Tasks that wait for an answer which never comes, each with its request."""
+
 import asyncio
 
 answered = None

@@ -1,4 +1,5 @@
 """A large table that stays as it is, and a small list that grows by 2 MB a second."""
+
 import time
 
 routes = {f"/api/v1/resource/{number}": bytearray(2000) for number in range(40_000)}

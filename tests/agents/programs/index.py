@@ -1,4 +1,5 @@
 """A file that is mapped privately, and written all over."""
+
 import mmap
 import signal
 

@@ -1,4 +1,5 @@
 """Records go through an extension of C; nothing of them is kept here."""
+
 import os
 import signal
 import sys
@@ -8,6 +9,6 @@ import scanner
 
 fields = 0
 for number in range(12_000):
-    fields += len(scanner.scan("%08d" % number * 50))
+    fields += len(scanner.scan(f"{number:08d}" * 50))
 print("READY", flush=True)
 signal.pause()

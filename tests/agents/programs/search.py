@@ -1,4 +1,5 @@
 """A method with an lru_cache without a limit: each call keeps its object and the answer."""
+
 import functools
 import signal
 

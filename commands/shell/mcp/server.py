@@ -7,9 +7,9 @@ from importlib.resources import files
 from inspect import cleandoc
 
 from gdbheap import __version__
-from gdbheap.commands.mcp.asking import Asking, Refused
-from gdbheap.commands.mcp.paging import part
-from gdbheap.commands.mcp.questions import COMPARED, HEAP, OFFERED, ONCE, Value, command_named, words_of
+from gdbheap.commands.shell.mcp.asking import Asking, Refused
+from gdbheap.commands.shell.mcp.paging import part
+from gdbheap.commands.shell.mcp.questions import COMPARED, HEAP, OFFERED, ONCE, Value, command_named, words_of
 from gdbheap.commands.surface.declaration import SHELL
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.registry import HEAP_NOUN, grouped
@@ -136,7 +136,7 @@ def serve(words: Sequence[str]) -> None:
 
 def skill() -> str:
     """Return how to go from a symptom to a cause."""
-    return files("gdbheap.commands.mcp").joinpath(SKILL).read_text(encoding="utf-8")
+    return files("gdbheap.commands.shell.mcp").joinpath(SKILL).read_text(encoding="utf-8")
 
 
 def _target(word: str) -> str:
