@@ -1,4 +1,4 @@
-"""Write the list of commands in commands/shell/mcp/SKILL.md, from their declarations; --llms prints llms.txt of the site.
+"""Write the list of commands in commands/shell/mcp/SKILL.md, from their declarations; --llms prints the llms.txt.
 
 Without an option the page is printed. Run it with the Python that gdbheap is installed in.
 """

@@ -1,4 +1,5 @@
-"""What the memory around the main holders says of them: labels of metrics, log handlers, databases of sqlite3."""
+"""What the memory around the main holders says of them: labels of metrics, log handlers, databases of sqlite3, mapped
+files."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.objects.connections import CONNECTION, Connection, read_connection
 from gdbheap.contents.python.objects.reading import Allowance
 from gdbheap.contents.python.objects.surroundings import MAX_VALUES, log_handler, widest_label
-from gdbheap.findings.holder.rule import BUFFERING_HANDLER, DATABASE, LABEL, LOG_HANDLER, OPENED, MainHolder, Trait
+from gdbheap.findings.holder.rule import (
+    BUFFERING_HANDLER,
+    DATABASE,
+    LABEL,
+    LOG_HANDLER,
+    OPENED,
+    SHARED_FILE,
+    WRITTEN_FILE,
+    MainHolder,
+    Trait,
+)
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
@@ -36,7 +47,31 @@ def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
     connections, cut = _connections(heap, paths, rows, numbers)
     for place, some in enumerate(connections):
         found[place] += _of_connections(some, heap.disclosure.contents, cut)
+    for place, trait in _of_mappings(heap, paths, rows, numbers):
+        found[place].append(trait)
     return [replace(row, traits=traits) for row, traits in zip(rows, found)]
+
+
+def _of_mappings(
+    heap: Heap, paths: ObjectPaths, rows: Sequence[MainHolder], numbers: Sequence[int | None]
+) -> Iterator[tuple[int, Trait]]:
+    """Yield the place of each row that has one mapping of a file for most of its bytes, and what that is."""
+    graph, written = paths.references.graph, heap.target.written
+    for one in heap.mapped:
+        large = [place for place, row in enumerate(rows) if 2 * one.size > row.bytes and numbers[place] is not None]
+        number = graph.find(one.block) if large and one.name else None
+        chain = graph.chain(number, MAX_BEFORE) if number is not None else []
+        place = next((place for place in large if numbers[place] in chain), None)
+        if place is None:
+            continue
+        own = sum(size for start, end, size in written or [] if one.address <= start and end <= one.end)
+        mapping = heap.target.mappings.find(one.address)
+        if mapping is None or heap.is_shared_memory(mapping):
+            continue
+        if one.shared:
+            yield place, Trait(SHARED_FILE, one.name)
+        elif 2 * own > one.size:
+            yield place, Trait(WRITTEN_FILE, one.name)
 
 
 def _number(paths: ObjectPaths, row: MainHolder) -> int | None:

@@ -52,6 +52,7 @@ NO_FINDING = (RUNTIME, CODE)
 # What the memory around a holder says of it.
 LABEL, LOG_HANDLER, BUFFERING_HANDLER = "label", "log handler", "buffering log handler"
 DATABASE, OPENED = "database", "opened by ended threads"
+WRITTEN_FILE, SHARED_FILE = "written pages of a file", "shared pages of a file"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Trait:
     BUFFERING_HANDLER, one that keeps records until it is flushed: the ``name`` of its class and that of its logger
     (``example``); DATABASE, what ``count`` connections of sqlite3 are to: the ``name`` of
     the file or the database, and whether it is a "file", in "memory" or "temporary" (``example``), None where that is
-    not proven; OPENED, how many of them threads opened that have ended."""
+    not proven; OPENED, how many of them threads opened that have ended; WRITTEN_FILE, its largest mapping is a private
+    one of the file ``name``, most pages of which were written; SHARED_FILE, it is a shared one of that file."""
 
     kind: str
     name: str

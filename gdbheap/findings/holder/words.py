@@ -17,10 +17,12 @@ from gdbheap.findings.holder.rule import (
     LOG_HANDLER,
     OPENED,
     OUTSIDE,
+    SHARED_FILE,
     STACK,
     STATIC,
     STORAGE,
     WRITTEN,
+    WRITTEN_FILE,
     Holder,
     MainHolder,
 )  # fmt: skip
@@ -57,6 +59,9 @@ OF_TRAITS = {
     LOG_HANDLER: "remove the handler, or have it drop what was written",
     BUFFERING_HANDLER: "remove the handler, or have it drop its records; a MemoryHandler needs a target (setTarget()) "
     "and a small capacity: without a target its flush() drops nothing",
+    WRITTEN_FILE: "close() it when it is no longer used, or map the file shared (ACCESS_WRITE): the process owns a "
+    "copy of each page that it wrote to a private mapping, which the kernel cannot drop",
+    SHARED_FILE: "close() removes the pages from this RSS; the kernel writes them back and drops them when it must",
 }
 # The same where most is Python's objects, which the library refers to.
 OF_CALLBACKS = {

@@ -22,7 +22,7 @@ OF_POINTER = "shared_ptr"
 TEXT = "string"
 # So many heads are looked at, and so many blocks that one leads to, so many bytes of each, and of all.
 MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
-# To look at a block takes as long as to read so many bytes.
+# To look at a block takes as long as to read this many bytes.
 BLOCK_BYTES = MAX_READ // 300_000
 # Larger numbers are no counts.
 MAX_COUNT = 1 << 32

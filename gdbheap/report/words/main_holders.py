@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.contents.python.objects.connections import CONNECTION, IN_MEMORY, TEMPORARY
-from gdbheap.findings.holder.rule import BUFFERING_HANDLER, DATABASE, LABEL, LOG_HANDLER, OPENED
+from gdbheap.findings.holder.rule import (
+    BUFFERING_HANDLER,
+    DATABASE,
+    LABEL,
+    LOG_HANDLER,
+    OPENED,
+    SHARED_FILE,
+    WRITTEN_FILE,
+)
 from gdbheap.report.text.numbers import count_text, counted, size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import SHARE, Column, table
@@ -50,6 +58,10 @@ def render(rows: list[MainHolder], style: Style) -> str:
         for row in rows
     ]  # fmt: skip
     return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
+
+
+# What the largest mapping of a holder is.
+OF_FILES = {WRITTEN_FILE: "written pages of {} (private mapping)", SHARED_FILE: "pages of {} (shared mapping)"}
 
 
 def _briefly(row: MainHolder) -> str:
@@ -104,10 +116,12 @@ def _database_text(trait: Trait, is_one_of_many: bool) -> str:
 
 def _traits(row: MainHolder) -> list[str]:
     """Say what else the memory around a holder says of it."""
-    return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED)]
+    return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED, *OF_FILES)]
 
 
 def _trait_text(trait: Trait, row: MainHolder) -> str:
+    if trait.kind in OF_FILES:
+        return OF_FILES[trait.kind].format(trait.name)
     if trait.kind == LABEL:
         least = "at least " if trait.at_least else ""
         told = f"label {quoted(trait.name)} has {least}{counted(trait.count, 'value')}, such as {trait.example}"

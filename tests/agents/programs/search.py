@@ -8,7 +8,7 @@ class Query:
     def __init__(self, number):
         self.number, self.document = number, bytearray(12_000)
 
-    @functools.lru_cache(maxsize=None)
+    @functools.lru_cache(maxsize=None)  # noqa: B019, UP033
     def rank(self, field):
         return [self.number, field, len(self.document)]
 
