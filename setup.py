@@ -90,8 +90,8 @@ setup(
         "sql": ["duckdb>=1.1", "pyarrow>=16"],
         "remote": ["fsspec>=2023.1"],
         "prometheus": ["prometheus_client>=0.17"],
-        # It needs Python 3.10.
-        "mcp": ["mcp>=2,<3; python_version >= '3.10'"],
+        # It needs Python 3.10. A list of words in a shell has no blanks within one.
+        "mcp": ["mcp>=2,<3;python_version>='3.10'"],
         "test": [
             "pytest>=7",
             "pytest-xdist>=3",

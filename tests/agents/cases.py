@@ -17,7 +17,7 @@ from pathlib import Path
 from support.planted import tool
 from support.planted_holders import extension
 from support.programs import KINDS, interpreter_of
-from support.reports import REPORTS, Report, ready, rest, started
+from support.reports import FOLDER, REPORTS, Report, command_of, ready, rest, started
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 QUESTION = "It uses more memory than we expect. What is the cause, and what should we do?"
@@ -53,6 +53,12 @@ def _has(pattern: str, words: str) -> bool:
     return re.search(pattern, words, re.IGNORECASE) is not None
 
 
+# What the programs of reports are called here: their own names tell too much.
+CALLED = {
+    "module_dict": "orders.py", "kept_traceback": "worker.py", "views": "preview.py", "ended_thread": "planner",
+    "pinned_top": "exporter", "huge_pages": "store", "lazily_freed": "buffers", "forked_readers": "loader.py",
+    "shared_memory_files": "camera.py", "idle_jemalloc": "proxy", "overflow": "sensors",
+}  # fmt: skip
 LIMIT = (r"limit|bound|evict|maxsize|LRU|TTL|drop|clear|remove|delet|cap\b|prune|expir",)
 TRIM = (r"malloc_trim|trim",)
 CASES: tuple[Case, ...] = (
@@ -83,8 +89,7 @@ CASES: tuple[Case, ...] = (
         "11", "forked_readers", "two workers read a list: 92 MiB became private by reference counts",
         (r"fork|child|worker", r"reference count|refcount|copy-on-write|COW"),
         (r"gc\.freeze|array|numpy|arrow|mmap|shared|preload",),
-        "It and its workers use more memory than we expect. What is the cause, and what should we do?",
-    ),
+        "It and its workers use more memory than we expect. What is the cause, and what should we do?"),
     Case(
         "12", "index.py", "a private mapping of index.db was written: 96 MiB of copied pages",
         (r"mmap|mapp", r"index\.db|table|private|file"), (r"MAP_SHARED|ACCESS_|shared|read-only|unmap|close|flush",),
@@ -121,14 +126,28 @@ def running_case(case: Case) -> Iterator[str]:
     Skips where a need is not at hand."""
     with tempfile.TemporaryDirectory(prefix="svc-") as name:
         folder = Path(name)
-        if case.report is not None:
-            with started(case.report, folder) as target:
+        report, called = case.report, CALLED.get(case.program)
+        if report is not None and called is None:
+            with started(report, folder) as target:
                 yield target
+            return
+        if report is not None:
+            command = _renamed(command_of(report, folder), report, folder / str(called))
+            with ready(command, folder, dict(report.environment)) as running:
+                rest(running.pid)
+                yield str(running.aborted_core() if report.core else running.pid)
             return
         with ready(_command(case, folder), folder, {}) as running:
             if case.name != "18":
                 rest(running.pid)
             yield str(running.pid)
+
+
+def _renamed(command: list[str], report: Report, path: Path) -> list[str]:
+    """Return the command of a report, whose program is copied to a path."""
+    place = command.index(str(FOLDER / report.program)) if report.program.endswith(".py") else 0
+    shutil.copy(command[place], path)
+    return [*command[:place], str(path), *command[place + 1 :]]
 
 
 def _command(case: Case, folder: Path) -> list[str]:
