@@ -97,6 +97,7 @@ setup(
             "pytest-xdist>=3",
             "pytest-timeout>=2",
             "hypothesis",
+            "codespell>=2.2.2",
             "mypy",
             "ruff",
             "tabulate>=0.9",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The checks that run no target: ruff (check and format), mypy --strict, words.py, cargo fmt, cargo clippy, Rust's own tests.
+# The checks that run no target: ruff (check and format), mypy --strict, words.py, codespell, cargo fmt, cargo clippy, Rust's own tests.
 #
 # A tool that this machine cannot offer (Debian's rustc-web has neither rustfmt nor clippy) is skipped by name and counted.
 # `lint.sh python` and `lint.sh rust` run those of one language; those of Rust need no .venv.
@@ -47,6 +47,7 @@ check_python() {
     check "ruff format" "$BIN/ruff" format -q --check .
     check "mypy --strict" check_types
     check "words" "$BIN/python" scripts/words.py
+    check "codespell" "$BIN/codespell" -q 3
 }
 
 check_rust() {
