@@ -26,12 +26,13 @@ from support.control_groups import limited_group
 from support.programs import GDBHEAP, PATIENCE, SOURCES, gdbheap, interpreters, status, tracer
 
 from gdbheap.snapshots.file import read
+from gdbheap.targets.chosen_processes import Programs
 from gdbheap.watching import actions, heap_figures
 from gdbheap.watching.child import look_seconds
-from gdbheap.watching.gauges import Gauge, Gauges
+from gdbheap.watching.gauges import LONGEST, Gauge, Gauges
 from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory
 from gdbheap.watching.triggers import AboveSize, Cause, NearLimit
-from gdbheap.watching.watcher import ProcessFolder
+from gdbheap.watching.watcher import MAX_PAUSE, ProcessFolder, Wanted, Watcher
 
 MIB = 1 << 20
 # Linux's <linux/ptrace.h>.
@@ -512,6 +513,28 @@ def test_a_long_look_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "--user=USER" in reason and looks._due[pid] > time.monotonic() + 1
     finally:
         looks.end()
+
+
+@pytest.mark.parametrize(("waits", "works", "most"), [(0.5, 0.0, LONGEST), (0.0, 0.2, MAX_PAUSE)])
+def test_a_new_process_is_looked_for_soon(waits: float, works: float, most: float) -> None:
+    """However long a search for processes took: who waits uses no processor."""
+
+    class Slow(Programs):
+        """Nobody yet."""
+
+        may_grow = True
+
+        def now(self) -> list[int]:
+            time.sleep(waits)
+            until = time.thread_time() + works
+            while time.thread_time() < until:
+                pass
+            return []
+
+    watcher = Watcher(Slow([]), Wanted(rss=1 << 60))
+    began = time.monotonic()
+    assert list(watcher._scan()) == []
+    assert began < watcher._next_scan <= time.monotonic() + most
 
 
 def test_a_look_ends_with_the_watch() -> None:

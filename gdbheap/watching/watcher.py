@@ -22,8 +22,8 @@ from gdbheap.watching.wake_descriptors import group_wakers, machine_wakers, proc
 
 __all__ = ["Happening", "Wanted", "Watched", "Watcher"]
 
-# Looking for processes may take this part of the time at most.
-SCAN_SHARE = 0.002
+# Looking for processes may take this part of a processor, but a new one is seen within MAX_PAUSE seconds in any case.
+SCAN_SHARE, MAX_PAUSE = 0.002, 5.0
 NAME_LIMIT = 64
 THE_GROUP, MACHINE = "the group", "machine"
 
@@ -162,7 +162,7 @@ class Watcher:
 
     def _scan(self) -> Iterator[Happening]:
         """Who has come, who has gone, who is in another group by now."""
-        began = time.monotonic()
+        began, used = time.monotonic(), time.thread_time()
         now = self.programs.now()
         # The id of one that has ended may be another's by now.
         for pid in [pid for pid, one in self.watched.items() if pid not in now or not self._is_seen(one)]:
@@ -177,7 +177,9 @@ class Watcher:
         yield from self._say_left_out(known)
         now_used = [key for one in self.watched.values() for key in one.gauges]
         self._gauges.keep([*now_used, *self._of_group])
-        self._next_scan = began + max(LONGEST, (time.monotonic() - began) / SCAN_SHARE)
+        # What was waited for, as the end of a look, took no processor.
+        pause = (time.thread_time() - used) / SCAN_SHARE
+        self._next_scan = began + min(MAX_PAUSE, max(LONGEST, pause))
 
     def _is_seen(self, one: Watched) -> bool:
         """Whether it is the one that was watched from the beginning on, and not ended."""
