@@ -242,7 +242,16 @@ IMPOSSIBLE = [
     ["trim", "{target}", "--yes", "--dry-run"],
     ["watch", "{target}"],
     ["plot", "{target}"],
+    ["why", "app.CACHE", "{target}"],
+    ["refs", "0x10", "{target}"],
 ]
+
+
+def test_the_target_comes_first(tmp_path: Path) -> None:
+    """Said where the address stands before it, and only there."""
+    said = gdbheap("why", "cache", "1", cwd=tmp_path).stderr
+    assert said == "gdbheap why: the target comes first: gdbheap why 1 cache\n"
+    assert "the target comes first" not in gdbheap("snapshot", "nothing", "1", cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize("words", IMPOSSIBLE, ids=" ".join)

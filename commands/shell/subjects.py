@@ -57,7 +57,7 @@ from gdbheap.commands.surface.session import (
     ask_of,
     with_warnings,
 )
-from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.files import find_file, is_folder
 from gdbheap.report.text.numbers import is_name, parse_address
 from gdbheap.targets.typed_target import parse_target
@@ -462,12 +462,23 @@ def _targets(line: Line) -> list[Subject]:
         _take_argument(line, line.words)
         return [Stored(line.extra.coredump)]
     named, rest = line.words[:count], line.words[count:]
+    if line.names_target and isinstance(line.options, (Addressed, MaybeAddressed)) and len(named) == len(rest) == 1:
+        _check_order(line, named[0], rest[0])
     for word in named if line.names_target else ():
         _check_noun(word)
     if len(named) < count:
         raise line.error(f"which {'other ' if named else ''}process or core? ({line.help} tells more)")
     _take_argument(line, rest)
     return [line.subject(word) for word in named]
+
+
+def _check_order(line: Line, target: str, address: str) -> None:
+    if _may_be_target(address) and not _may_be_target(target):
+        raise line.error(f"the target comes first: {line.called} {one_line(address)} {one_line(target)}")
+
+
+def _may_be_target(word: str) -> bool:
+    return word.isdecimal() or find_file(word) is not None
 
 
 def _check_noun(target: str) -> None:
