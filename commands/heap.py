@@ -77,6 +77,7 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
         findings=findings,
         holders=[] if options.quick else kept.holders,
         imported=None if options.quick else kept.imported,
+        others=None if options.quick else kept.others,
         next=next_of_snapshot(look.snapshot.target, path),
     )
 

@@ -218,7 +218,7 @@ def test_remedy_of_another() -> None:
             "pages of 2 MiB, and the kernel made all of it resident"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "x", [], False, MIB),
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
-            "0x1000 (x), has 1.0 MiB; 1.0 MiB more is freed lazily (MADV_FREE)"),
+            "0x1000 (x), has 1.0 MiB"),
         (FreeChunks(1, MIB, 0, 0),
             "1 hole between blocks in use keeps free pages resident: 1.0 MiB in the main arena"),
         (FreeChunks(1200, MIB, 3 * MIB, 2), "resident: 1.0 MiB in the main arena, 3.0 MiB in 2 arenas of threads"),
@@ -265,12 +265,12 @@ def test_remedy_of_another() -> None:
             "leak if it was meant to stay small; its age is unknown. 'heap diff' later shows whether it grows"),
         (LeakLike(4096, 1, 1, 0, 1, "dict", "T", "a.b", True), "one dict at 0x1000 (a.b) keeps 1 of 1 object of type"),
         (LostReferences(1, "T", 1, []),
-            "1 object (of type T) has more references counted than gdbheap found, and all of this hangs on that. "
-            "C code took references and never released them (Py_DECREF), or keeps them where gdbheap does not "
+            "1 object (of type T) is kept alive by references that no object has, with all that hangs on them: C "
+            "code took these references and never released them (Py_DECREF), or keeps them where gdbheap does not "
             "look"),
         (LostReferences(9, "T", 1, []),
-            "9 objects (1 of type T) have more references counted than gdbheap found, and all of this hangs on "
-            "that. C code took references and never released them (Py_DECREF), or keeps them where gdbheap does "
+            "9 objects (1 of type T) are kept alive by references that no object has, with all that hangs on them: "
+            "C code took these references and never released them (Py_DECREF), or keeps them where gdbheap does "
             "not look"),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB),
             "7 blocks of malloc hold no int or float of Python 2 any more (9.0 MiB). The interpreter keeps them "
@@ -347,8 +347,14 @@ def test_texts(figures: Any, text: str) -> None:
             "fewer arenas, or another allocator, with 'gdbheap trace' and 'gdbheap replay --what-if' before you "
             "change a setting",
         ),
-        (JemallocUnused(1, MIB, 0, ["x"], False, None, "redis"), "in the program, or 'redis-cli MEMORY PURGE', or"),
-        (JemallocUnused(1, MIB, 0, ["duckdb"], False, None), "NULL, NULL, NULL, 0) in the program, or start"),
+        (
+            JemallocUnused(1, MIB, 0, ["x"], False, None, "redis"),
+            "in the program (4096: all arenas), or 'redis-cli MEMORY PURGE', or",
+        ),
+        (
+            JemallocUnused(1, MIB, 0, ["duckdb"], False, None),
+            "NULL, NULL, NULL, 0) in the program (4096: all arenas), or start",
+        ),
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, "redis"),
             "run 'redis-cli CONFIG SET activedefrag yes', which moves them: this redis has its own jemalloc. "

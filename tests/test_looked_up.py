@@ -49,6 +49,7 @@ REVIEWED = {
     "commands/gdb/attachment.py": (2, "our own root folder, /proc"),
     "commands/gdb/inferior.py": (1, "a private folder of ours"),
     "commands/shell/completing.py": (2, "/proc"),
+    "commands/shell/mcp/server.py": (1, "a page of our own package"),
     "commands/shell/installation.py": (13, "our own package; the home of root, else in a child that is left alone"),
     "environment.py": (2, "programs along our own PATH"),
     "export/exported.py": (1, "a folder that is open"),

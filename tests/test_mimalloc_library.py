@@ -152,10 +152,16 @@ def test_threads(name: str, rng: random.Random, tmp_path: Path) -> None:
         assert heap.allocator(MimallocLibraries).used_sizes() == sizes
 
 
+# Milliseconds until freed pages go back, by the names of releases.
+DELAYS = ("MIMALLOC_RESET_DELAY", "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY")
+
+
 @pytest.fixture
 def emptied(rng: random.Random, tmp_path: Path) -> Iterator[Running]:
-    """Yield a program that has freed most of what it had; nothing of that goes back before it calls again."""
-    with running(program(1, 20_000, rng, tmp_path), tmp_path, {"LD_PRELOAD": newest()}) as target:
+    """Yield a program that has freed most of what it had; nothing of that goes back before it collects, however long it
+    takes to free."""
+    environment = {"LD_PRELOAD": newest(), **dict.fromkeys(DELAYS, str(1000 * programs.PATIENCE))}
+    with running(program(1, 20_000, rng, tmp_path), tmp_path, environment) as target:
         target.go_on("drop")
         yield target
 

@@ -36,7 +36,9 @@ ALLOWED: dict[str, set[object]] = {
     "documents": {1 << 63, 1 << 64, 4 << 10},
     "answers.accounting.records": {1 << 64},
     # The name of a language.
-    **dict.fromkeys(("commands.sql", "commands.surface.registry", "export.query"), {"sql"}),
+    **dict.fromkeys(
+        ("commands.sql", "commands.surface.registry", "commands.shell.mcp.questions", "export.query"), {"sql"}
+    ),
     # _Py_DebugOffsets: every member is a uint64_t.
     "layout.debug_offsets": {"<8sQQ", "<1Q"},
     # CPython's layouts as data: a deque's block.

@@ -90,7 +90,8 @@ class Runtime:
         asked = self.kind.commands if self.kind.is_asked(self.program) else ()
         lines = [line.replace(PID, str(pid)) for line in asked if pid is not None or PID not in line]
         place = _listener(target) if any(LISTENER in line for line in lines) else None
-        return [line.replace(LISTENER, place or "") for line in lines if place is not None or LISTENER not in line]
+        asking = [line.replace(LISTENER, place or "") for line in lines if place is not None or LISTENER not in line]
+        return [Sentence(line) for line in asking]
 
 
 def _listener(target: Target) -> str | None:

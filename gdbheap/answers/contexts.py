@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
+from gdbheap.contents.postgresql.contexts import PostgresqlContent
 from gdbheap.contents.python.text.disclosure import hidden
 from gdbheap.heap import Heap
 
@@ -27,13 +28,14 @@ class ContextRow:
 
 @dataclass(frozen=True)
 class ContextName:
-    """All contexts of one name, summed up."""
+    """All contexts of one name, summed up. ``example``: what the largest of those is for that say it."""
 
     name: str
     count: int
     bytes: int
     free: int
     used: int
+    example: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,19 +63,20 @@ def contexts(heap: Heap) -> Contexts:
     return Contexts(rows, len(rows), size, free, used, by_name(rows))
 
 
-def by_name(rows: Iterable[ContextRow | Context]) -> list[ContextName]:
+def by_name(rows: Sequence[ContextRow]) -> list[ContextName]:
     """Sum up the contexts of each name, the largest sum first."""
-    found: dict[str, list[ContextRow | Context]] = {}
+    found: defaultdict[str, list[ContextRow]] = defaultdict(list)
     for row in rows:
-        found.setdefault(row.name, []).append(row)
-    sums = [ContextName(name, len(own), *map(sum, zip(*map(_sizes, own)))) for name, own in found.items()]
-    return sorted(sums, key=lambda row: (-row.bytes, row.name))
+        found[row.name].append(row)
+    return sorted((_summed(name, own) for name, own in found.items()), key=lambda row: (-row.bytes, row.name))
+
+
+def _summed(name: str, rows: Sequence[ContextRow]) -> ContextName:
+    example = max((row for row in rows if row.ident is not None), key=lambda row: row.bytes, default=None)
+    sizes = (sum(getattr(row, key) for row in rows) for key in Contexts.sums)
+    return ContextName(name, len(rows), *sizes, example=None if example is None else example.ident)
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:
     """Idents are texts of the program's users, such as a query."""
     return ident if ident is None or heap.disclosure.contents else hidden("str", len(ident))
-
-
-def _sizes(row: ContextRow | Context) -> tuple[int, int, int]:
-    return row.bytes if isinstance(row, ContextRow) else row.total, row.free, row.used

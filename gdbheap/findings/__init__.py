@@ -22,6 +22,7 @@ from gdbheap.findings.huge_pages import rule as huge_pages
 from gdbheap.findings.jemalloc_arenas import rule as jemalloc_arenas
 from gdbheap.findings.jemalloc_unused import rule as jemalloc_unused
 from gdbheap.findings.large_chunks import rule as large_chunks
+from gdbheap.findings.lazily_freed import rule as lazily_freed
 from gdbheap.findings.leak_like import rule as one_container
 from gdbheap.findings.locked import rule as locked
 from gdbheap.findings.lost_blocks import rule as lost_blocks
@@ -77,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     contexts.find,
     runtimes.find,
     mappings.find,
+    lazily_freed.find,
     held.find,
     stacks.find,
     after_fork.find,

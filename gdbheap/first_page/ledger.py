@@ -68,6 +68,8 @@ LAST: tuple[Name, ...] = (
     (OTHER, None, "other mmap"),
     (UNEXPLAINED, None, "unexplained"),
 )
+# The same where data files have this share of it or more.
+WITH_DATA, MIN_PERCENT_OF_DATA = "program, library and data files", 10
 ENDED: Name = (ENDED_STACKS, None, "stacks of ended threads")
 CUT_OFF: Name = (MISSING, None, "missing from the core")
 DETAILS = {
@@ -161,6 +163,7 @@ class Page:
     abort: Abort | None
     since: Since | None
     meanwhile: Meanwhile | None
+    others: MainHolder | None
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,7 @@ class Ledger:
     imported: MainHolder | None = None
     since: Since | None = None
     meanwhile: Meanwhile | None = None
+    others: MainHolder | None = None
 
     def as_document(self) -> Page:
         """What is in use and free over all allocators, beside the rest."""
@@ -192,7 +196,7 @@ class Ledger:
             self.verdict, self.rss, told.used if told else None, told.free if told else None,
             told.returnable if told else None, self.holders, self.findings, self.next, self.ledger, self.program,
             told, self.container, self.not_looked, self.not_examined, self.imported, self.abort, self.since,
-            self.meanwhile,
+            self.meanwhile, self.others,
         )  # fmt: skip
 
     @property
@@ -265,6 +269,7 @@ def ledger_and_holders(
         not_examined=held.not_examined,
         imported=held.imported,
         meanwhile=heap.target.meanwhile() if budget else None,
+        others=held.others,
     )
     return answer, held
 
@@ -309,11 +314,23 @@ def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     names: list[Name] = []
     cut_off, ended = [CUT_OFF] * (MISSING in sums), [ENDED] * (ENDED_STACKS in sums)
     for row in (*FIRST, *ended, *_of_allocators(heap, sums, detail), *LAST, *cut_off):
-        names.append(row)
+        is_data = row[0] == FILES and _has_data_files(heap, total(sums, FILES).resident)
+        names.append((FILES, None, WITH_DATA) if is_data else row)
         if row in FIRST + LAST and (detail or (row[0] == OTHER and (other or runtime))):
             below = [owner for owner in sums if owner.rpartition(".")[0] == row[0]]
             names += [(owner, row[0], titles[owner]) for owner in below]
     return names
+
+
+def _has_data_files(heap: Heap, resident: int) -> bool:
+    """Return whether much of the ``resident`` bytes of mapped files is of none that was loaded as code."""
+    target = heap.target
+    if target.pages is None or not resident:
+        return False
+    others = [one for one in target.mappings if not one.anonymous and target.object_of(one.start) is None]
+    data = [one for one in others if one.private or not heap.is_shared_memory(one)]
+    found = sum(target.pages.count(one.start, one.end).resident for one in data)
+    return 100 * found >= MIN_PERCENT_OF_DATA * resident
 
 
 def without_details(lines: Sequence[Line]) -> list[Line]:

@@ -13,7 +13,7 @@ from gdbheap.answers.shared_out import NOBODY
 from gdbheap.contents.python.names.packages import INTERPRETER_ITSELF, PACKAGE, STANDARD, THREAD
 from gdbheap.errors import GdbheapError
 from gdbheap.findings import Evidence, Finding
-from gdbheap.findings.holder.rule import CODE, RUNTIME, MainHolder, found_of
+from gdbheap.findings.holder.rule import CODE, OTHERS, RUNTIME, MainHolder, found_of
 from gdbheap.first_page.alike_holders import fold_alike
 from gdbheap.first_page.also_held import with_others
 from gdbheap.first_page.first_holders import FirstHolders, first_holders, length_at, limit_of
@@ -43,7 +43,8 @@ class MainHolders:
     ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
     the command lines that would examine them, where time was not what it took. ``every``: all holders of blocks, with
     those that no program could release; None where not all references were followed. ``imported``: the interpreter, its
-    library and the packages that have no row, where these have MIN_PERCENT of RSS together."""
+    library and the packages that have no row, and ``others`` all other holders of blocks without one, each where these
+    have MIN_PERCENT of RSS together."""
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -52,6 +53,7 @@ class MainHolders:
     finishing: list[str] = field(default_factory=list)
     every: list[MainHolder] | None = None
     imported: MainHolder | None = None
+    others: MainHolder | None = None
 
 
 def main_holders(
@@ -67,6 +69,7 @@ def main_holders(
     runtimes = list(_runtimes(heap, evidence))
     rows = [*runtimes, *outside]
     not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
+    named: list[MainHolder] = []
     always = evidence.detail or budget == math.inf
     try:
         if heap.target.refusal is None and (not heap.target.remote or always):
@@ -76,7 +79,7 @@ def main_holders(
                 whole = owners(heap, None, None)
                 every = [*runtimes, *_of_graph(heap, whole)]
                 unnamed = (*NOT_NAMED, THREAD) if heap.is_python else NOT_NAMED
-                rows = fold_alike([row for row in every if row.kind not in unnamed])
+                named = rows = fold_alike([row for row in every if row.kind not in unnamed])
                 rows += unowned_holders(evidence, outside)
             elif heap.is_python:
                 first = first_holders(heap, budget)
@@ -86,11 +89,16 @@ def main_holders(
     # Where nobody knows what is resident, shares are of what is in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
     rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
+    imported = [row for row in every or [] if row.kind in IMPORTED and row not in rows]
+    left = [row for row in named if row.kind not in (*IMPORTED, CODE) and row not in rows]
+    together = (
+        _together(OTHER_CODE, STANDARD, imported, heap),
+        _together(f"{len(left):,} more holder{'s' * (len(left) != 1)}", OTHERS, left, heap),
+    )
+    code, others = (one if one is not None and _is_much(one, rss) else None for one in together)
     rows = _shared(heap, rows) if every is not None else rows
     rest = first.not_examined or whole.not_examined
-    code = _imported([row for row in every or [] if row.kind in IMPORTED and row not in rows], heap)
-    code = code if code is not None and _is_much(code, rss) else None
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code)
+    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code, others)
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
@@ -114,14 +122,14 @@ def seconds_for(blocks: int) -> int:
     return math.ceil(blocks / BLOCKS_A_SECOND)
 
 
-def _imported(rows: list[MainHolder], heap: Heap) -> MainHolder | None:
-    """Return all of them as one; None for none."""
+def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainHolder | None:
+    """Return all of them as one, with a name and a kind; None for none."""
     if not rows:
         return None
     known = [row.resident for row in rows if row.resident is not None]
     resident = sum(known) if len(known) == len(rows) else None
     size = sum(row.bytes for row in rows)
-    return MainHolder(size, resident, _share(heap, resident), OTHER_CODE, None, None, STANDARD)
+    return MainHolder(size, resident, _share(heap, resident), name, None, None, kind)
 
 
 def most_is_imported(imported: MainHolder | None, rss: int | None) -> bool:

@@ -42,9 +42,11 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ())
         lines += _commented(evidence.line("pyobjects"), "of which types it is")
     elif not held.rows and 100 * evidence.in_use >= MIN_PERCENT * (heap.target.rss.bytes or 0):
         lines += _commented(evidence.line("owners"), "who holds what is in use")
-    if (parent := evidence.parent) is not None:
-        reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
-        lines += _commented([f"gdbheap {parent} --children"], reason)
+    parent = evidence.parent
+    reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
+    shared = _commented([f"gdbheap {parent} --children"], reason) if parent is not None else []
+    # Python copies pages by using objects.
+    lines += shared if heap.is_python else []
     children = children_of(heap)
     if children:
         what = "child" if children == 1 else "children"
@@ -52,6 +54,7 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ())
     if held.rows and heap.target.kind == "process":
         lines += _commented(evidence.line("snapshot", FILE), "does it grow? Now, and later:")
         lines += evidence.line(f"diff {FILE}")
+    lines += [] if heap.is_python else shared
     size = sum(row.bytes for row in kept if row.id == FRAGMENTS)
     measuring = evidence.measuring() if 100 * size >= MIN_PERCENT_KEPT * (heap.target.rss.bytes or size + 1) else []
     first = _commented(measuring[:1], KEEPS)

@@ -21,6 +21,7 @@ from gdbheap.findings.holder.rule import (
     LOG_HANDLER,
     OPENED,
     SHARED_FILE,
+    SHARED_MEMORY,
     WRITTEN_FILE,
     MainHolder,
     Trait,
@@ -66,10 +67,10 @@ def _of_mappings(
             continue
         own = sum(size for start, end, size in written or [] if one.address <= start and end <= one.end)
         mapping = heap.target.mappings.find(one.address)
-        if mapping is None or heap.is_shared_memory(mapping):
+        if mapping is None:
             continue
         if one.shared:
-            yield place, Trait(SHARED_FILE, one.name)
+            yield place, Trait(SHARED_MEMORY if heap.is_shared_memory(mapping) else SHARED_FILE, one.name)
         elif 2 * own > one.size:
             yield place, Trait(WRITTEN_FILE, one.name)
 

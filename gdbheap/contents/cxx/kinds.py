@@ -193,6 +193,11 @@ class Structures:
         kind = self._by_number.get(number)
         return kind.family if kind is not None else ""
 
+    def type_of(self, number: int) -> str:
+        """Return the class of the kind with that number; "" where none is known."""
+        kind = self._by_number.get(number)
+        return (kind.type or "") if kind is not None else ""
+
     def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
         """What the used block is that holds each address; None where that is not known."""
         return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]

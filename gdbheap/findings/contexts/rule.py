@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,8 @@ from gdbheap.targets.ranges import joined
 SOURCE = "CachedPlanSource"
 OF_STATEMENTS = (SOURCE, "CachedPlanQuery", "CachedPlan")
 PREPARED = "prepared statements"
+AND = " and "
+OF_CONTEXTS = re.compile(r"^(?:[\d,]+ )?memory contexts? (.+)$")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class LargestContext(Figures):
     free: int
     count: int = 1
     statements: int = field(default=0, metadata=UNLISTED)
+
+    def is_about(self, holder: str) -> bool:
+        """Return whether a holder, by its name, is the contexts of one of these names."""
+        found = OF_CONTEXTS.search(holder)
+        return found is not None and found[1] in self.name.split(AND)
 
 
 def find(evidence: Evidence) -> list[Claim]:
@@ -50,4 +58,4 @@ def _figures(group: list[Context]) -> LargestContext:
     names = sorted({context.name for context in group})
     total, free = sum(context.total for context in group), sum(context.free for context in group)
     statements = sum(context.name == SOURCE for context in group)
-    return LargestContext(" and ".join(names), total, free, len(group), statements)
+    return LargestContext(AND.join(names), total, free, len(group), statements)

@@ -23,7 +23,7 @@ def _advice(figures: LargestContext) -> str:
     if figures.statements:
         return (
             "run DEALLOCATE ALL in the session that prepared them, or limit the statement cache of the driver or "
-            "pooler. 'heap contexts' shows the text of each"
+            "pooler. 'heap contexts' shows texts of them, and --top=all that of each"
         )
     return (
         "'heap contexts' lists all contexts, each with its purpose. An executor's context ends with its query "

@@ -13,6 +13,7 @@ from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
 from gdbheap.documents import renamed_keys
 from gdbheap.findings.capacity.rule import ContainerRoom
+from gdbheap.findings.contexts.rule import LargestContext
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
 from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 
@@ -22,6 +23,8 @@ MIN_PERCENT = 25
 # Findings that say more of a holder's bytes than that it has them, if they are about most of these.
 SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
+# All that have no row of their own.
+OTHERS = "others"
 # A holder that frees less than this share of its bytes does not hold them alone.
 ALONE_PERCENT = 80
 # The kinds of holders whose memory no allocator handed out (answers/outside).
@@ -52,7 +55,7 @@ NO_FINDING = (RUNTIME, CODE)
 # What the memory around a holder says of it.
 LABEL, LOG_HANDLER, BUFFERING_HANDLER = "label", "log handler", "buffering log handler"
 DATABASE, OPENED = "database", "opened by ended threads"
-WRITTEN_FILE, SHARED_FILE = "written pages of a file", "shared pages of a file"
+WRITTEN_FILE, SHARED_FILE, SHARED_MEMORY = "written pages of a file", "shared pages of a file", "mapped shared memory"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class Trait:
     (``example``); DATABASE, what ``count`` connections of sqlite3 are to: the ``name`` of
     the file or the database, and whether it is a "file", in "memory" or "temporary" (``example``), None where that is
     not proven; OPENED, how many of them threads opened that have ended; WRITTEN_FILE, its largest mapping is a private
-    one of the file ``name``, most pages of which were written; SHARED_FILE, it is a shared one of that file."""
+    one of the file ``name``, most pages of which were written; SHARED_FILE, it is a shared one of that file;
+    SHARED_MEMORY, of shared memory."""
 
     kind: str
     name: str
@@ -115,7 +119,7 @@ def holds_alone(freed: int, held: int) -> bool:
 @dataclass(frozen=True)
 class Holder(Figures):
     """A ``holder`` of much, with ``count`` items where it has a length; ``same``: the id of a more specific
-    finding about most of its bytes, None where there is none; ``parent``: the process that this one was forked from, as
+    finding about most of its bytes, None where there is none; ``parent``: the process that a Python was forked from, as
     far as it runs still. ``left_over``: only words that may be left over lead to most of it; ``room``: bytes of
     containers' room that another finding guesses and that may be among these, 0 for none."""
 
@@ -166,11 +170,16 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         # One holder is about the same memory.
         same = specific[0] if specific and not found else None
         left_over = _is_left_over(evidence, row)
-        figures = Holder(row, row.count, None if same is None else same.id, evidence.parent, left_over)
+        figures = Holder(row, row.count, None if same is None else same.id, _parent(evidence), left_over)
         # The more specific one stands first, as the certain one of two that are equal.
         size = row.resident if same is None else min(row.resident, same.bytes)
         found.append(Finding("holder", size, figures, _looking_into(evidence, row, left_over), doubtful=True))
     return found
+
+
+def _parent(evidence: Evidence) -> int | None:
+    """Return the parent of a process that copies pages by using objects, as Python does by their reference counts."""
+    return evidence.parent if evidence.heap.is_python else None
 
 
 def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
@@ -199,6 +208,8 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
     """Return whether other findings are about the same object, or about half of such memory or more."""
+    if any(isinstance(one.figures, LargestContext) and one.figures.is_about(row.path) for one in others):
+        return True
     size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
     if size and 2 * size >= (row.resident or 0):
         return True
@@ -212,7 +223,7 @@ def _is_most(part: int, whole: int) -> bool:
 def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> list[str]:
     """Return the line that says more of what it holds than the row does: about the parent and its children, where tasks
     wait, the largest block, or what retains the most."""
-    if evidence.parent is not None:
+    if _parent(evidence) is not None:
         return [f"gdbheap {evidence.parent} --children"]
     if holder.kind in (STACK, LEFT):
         return evidence.line("threads") if evidence.heap.is_python else []

@@ -18,6 +18,7 @@ from gdbheap.findings.holder.rule import (
     OPENED,
     OUTSIDE,
     SHARED_FILE,
+    SHARED_MEMORY,
     STACK,
     STATIC,
     STORAGE,
@@ -34,8 +35,9 @@ from gdbheap.report.words.main_holders import described, names_of, others_of, re
 # The remedy for each type of object, and for those whose memory is that of a C library.
 __all__ = ["WORDS", "remedy_of"]
 
+LRU_CACHE = "functools._lru_cache_wrapper"
 REMEDIES = {
-    "functools._lru_cache_wrapper": "give it a maxsize that is smaller, or call its cache_clear()",
+    LRU_CACHE: "give it a smaller maxsize, or call its cache_clear()",
     "ssl.SSLContext": "make one context and use it for all connections",
 }
 OF_LIBRARIES = {
@@ -61,6 +63,7 @@ OF_TRAITS = {
     "and a small capacity: without a target its flush() drops nothing",
     WRITTEN_FILE: "close() it when it is no longer used, or map the file shared (ACCESS_WRITE): the process owns a "
     "copy of each page that it wrote to a private mapping, which the kernel cannot drop",
+    SHARED_MEMORY: "count it once for all processes that map it, as PSS does; close() it where it is no longer used",
     SHARED_FILE: "close() removes the pages from this RSS; the kernel writes them back and drops them when it must",
 }
 # The same where most is Python's objects, which the library refers to.
@@ -190,6 +193,7 @@ def remedy_of(holder: MainHolder) -> str | None:
     known = [OF_TRAITS[trait.kind] for trait in holder.traits if trait.kind in OF_TRAITS]
     known += _of_databases(holder) if is_of_library else []
     of_kind = {**REMEDIES, **(OF_LIBRARIES if is_of_library else OF_CALLBACKS)}
+    known += [_of_cache(holder)] if holder.what == LRU_CACHE else []
     known += [of_kind[holder.what]] if holder.what in of_kind else []
     known += [OF_KINDS[holder.kind]] if holder.kind in OF_KINDS else []
     known += [OF_MODULES] if holder.kind == ONE_FILE else []
@@ -198,6 +202,14 @@ def remedy_of(holder: MainHolder) -> str | None:
     known += [text for edge, text in OF_WAYS.items() if edge in (holder.way or "")]
     known += [text for name, text in OF_PARTS.items() if most.startswith(name)]
     return known[0] if known else None
+
+
+def _of_cache(holder: MainHolder) -> str:
+    """Return what helps against an lru_cache: that of a method keeps the objects, which are its first arguments."""
+    remedy = REMEDIES[LRU_CACHE] if (holder.limit or 0) >= 0 else "give it a maxsize, or call its cache_clear()"
+    owner = holder.path.rpartition(".")[0].rpartition(".")[2]
+    is_method = owner and any(part.what.rpartition(".")[2] == owner for part in holder.parts)
+    return f"{remedy}: the cache of a method also keeps each {owner} that it was called on" if is_method else remedy
 
 
 def _of_databases(holder: MainHolder) -> list[str]:

@@ -13,7 +13,7 @@ ARROW = (
     "nothing (pyarrow 26)"
 )
 ADVICE = (
-    'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program{purge}, or start it with '
+    'call {call}("arena.4096.purge", NULL, NULL, NULL, 0) in the program (4096: all arenas){purge}, or start it with '
     "{variable}=background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0{unknown}. jemalloc returns such pages over "
     "dirty_decay_ms (default: 10,000), and without a background thread only while the program calls it"
 )

@@ -39,7 +39,7 @@ class _Block:
 class CountedCycles:
     """How many cycles are closed by objects of ``kind``, SHARED_PTR or RC, "" for none; the ``bytes`` that they retain;
     ``others``: whether other blocks are lost too; ``heads``: how many heads were looked at, 0 for all, which retain
-    ``looked_at`` bytes."""
+    ``looked_at`` bytes; ``type``: the class of most of these objects, "" where that is unknown."""
 
     kind: str = ""
     count: int = 0
@@ -47,6 +47,7 @@ class CountedCycles:
     others: bool = False
     heads: int = 0
     looked_at: int = 0
+    type: str = ""
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
@@ -61,20 +62,23 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
     heads = heap.references.graph.lost_heads(MAX_HEADS)
     cycles = _Cycles(heap)
     found: defaultdict[str, list[int]] = defaultdict(list)
+    types: Counter[str] = Counter()
     for head in heads.rows:
         kind = cycles.kind(head)
         if cycles.left < 0:
             break
         found[kind].append(head.retained)
+        types.update([cycles.type_of(head)] if kind else [])
     kind = max((SHARED_PTR, RC), key=lambda kind: sum(found[kind]))
     held, count = sum(found[kind]), sum(map(len, found.values()))
     looked_at = size if count == heads.count else min(sum(map(sum, found.values())), size)
     # Where they have little of the bytes, the rest is what the finding is about.
     if not held or 2 * held < looked_at:
         return CountedCycles()
+    ((name, _count),) = types.most_common(1)
     if count < heads.count:
-        return CountedCycles(kind, len(found[kind]), held, True, count, looked_at)
-    return CountedCycles(kind, len(found[kind]), held, 20 * held < 19 * size)
+        return CountedCycles(kind, len(found[kind]), held, True, count, looked_at, name)
+    return CountedCycles(kind, len(found[kind]), held, 20 * held < 19 * size, type=name)
 
 
 class _Cycles:
@@ -106,6 +110,11 @@ class _Cycles:
             if not pointers and not (is_rust or block.family in CONTAINERS or block.address in owned):
                 return ""
         return RC if all(block.family not in OF_CXX for block in blocks.values()) else SHARED_PTR
+
+    def type_of(self, head: _native.Head) -> str:
+        """Return the class of a head; "" where that is unknown."""
+        number = self._graph.find(head.address)
+        return "" if number is None else self._structures.type_of(self._graph.node(number).type_address)
 
     def _read(self, number: int) -> _Block:
         node = self._graph.node(number)

@@ -22,9 +22,9 @@ BESIDE_MALLOC = (
 
 def _text(figures: LostBlocks) -> str:
     lost = f"{counted(figures.blocks, 'block is', 'blocks are')} lost: no pointer to {_them(figures.blocks)} was found"
-    same = f"Blocks of one size hold {size_text(figures.largest)}"
     if figures.cycles.count:
-        return f"{lost}. {_of_cycles(figures)} {same}"
+        return f"{lost}. {_of_cycles(figures)}"
+    same = f"Blocks of one size hold {size_text(figures.largest)}"
     kernel = ", or the kernel keeps them for it (epoll, timers, io_uring)" if figures.by_kernel else ""
     python = ", or integers of Python" if figures.is_python else ""
     heads = f"{counted(figures.heads, 'of them keeps', 'of them keep')} the others. " * (figures.heads < figures.blocks)
@@ -40,17 +40,18 @@ def _them(count: int) -> str:
 
 def _of_cycles(figures: LostBlocks) -> str:
     cycles = figures.cycles
-    hold = "holds" if cycles.count == 1 else "hold"
+    of_class = f" of class {cycles.type}" if cycles.type else ""
     told = (
-        f"{counted(cycles.count, 'cycle')} of {cycles.kind} objects, which keep one another alive by their counts, "
-        f"{hold} {size_text(cycles.bytes)}"
+        f"{counted(cycles.count, f'cycle of {cycles.kind} objects', f'cycles of {cycles.kind} objects')}{of_class} "
+        f"{'keeps itself' if cycles.count == 1 else 'keep themselves'} alive by the counts, with "
+        f"{size_text(cycles.bytes)}"
     )
     if cycles.heads:
         return (
-            f"{told}, of {size_text(cycles.looked_at)} that was examined: the {cycles.heads:,} largest of "
-            f"{figures.heads:,} blocks that keep the others."
+            f"At least {told}: {size_text(cycles.looked_at)} was examined, the {cycles.heads:,} largest of "
+            f"{figures.heads:,} blocks that keep the others"
         )
-    return f"{told}{'; the program cannot free the others, unless it computes addresses' if cycles.others else ''}."
+    return f"{told}{'; the program cannot free the others, unless it computes addresses' if cycles.others else ''}"
 
 
 def _advice(figures: LostBlocks) -> str:

@@ -14,19 +14,22 @@ BEFORE = "and of a program that was started with PYTHONMALLOC=malloc "
 
 def _text(figures: LostReferences) -> str:
     some = "" if figures.count == figures.objects else f"{figures.count:,} "
-    has = "has" if figures.objects == 1 else "have"
+    is_kept = "is" if figures.objects == 1 else "are"
     return (
-        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {has} more references counted than "
-        "gdbheap found, and all of this hangs on that. C code took references and never released them (Py_DECREF), or "
-        "keeps them where gdbheap does not look"
+        f"{counted(figures.objects, 'object')} ({some}of type {figures.type}) {is_kept} kept alive by references that "
+        "no object has, with all that hangs on them: C code took these references and never released them "
+        "(Py_DECREF), or keeps them where gdbheap does not look"
     )
 
 
 def _advice(figures: LostReferences) -> str:
     shown = ", ".join(figures.libraries[:SHOWN]) + (" and others" if len(figures.libraries) > SHOWN else "")
-    where = f"look for it in an extension module ({shown})" if shown else "look for it in code that uses ctypes"
+    many = len(figures.libraries) > 1
+    where = (
+        f"look for it in the extension module{'s' * many} {shown}" if shown else "look for it in code that uses ctypes"
+    )
     return (
-        f"{where}: one that makes or gets objects of type {figures.type}. gc.collect() does not free them. "
+        f"{where}: in a function that makes or gets objects of type {figures.type}. gc.collect() does not free them. "
         f"'heap unreachable' lists them, {BEFORE if figures.beside_malloc else ''}{TRACED}"
     )
 

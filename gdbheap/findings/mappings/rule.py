@@ -52,8 +52,8 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _of(evidence: Evidence, kind: str) -> list[Claim]:
-    pieces = _pieces(evidence, kind)
-    lazy = min(evidence.heap.target.rss.lazy or 0, sum(evidence.lazily_freed(*piece) for _resident, *piece in pieces))
+    pieces = pieces_of(evidence, kind)
+    lazy = lazily_freed_of(evidence, pieces)
     # Another allocator's memory is no piece of its own: it is not among the owner's pages.
     owned = sum(map(evidence.resident, KINDS[kind]))
     size = min(owned - lazy, sum(resident for resident, *_ in pieces))
@@ -123,8 +123,13 @@ def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
     return [], [] if pid is None else [f"strace -f -k -e trace=mmap,mremap,munmap -p {pid}"]
 
 
-def _pieces(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
-    """(resident bytes, start, end) of what is of that kind and no part of a heap, a stack or a loaded object."""
+def lazily_freed_of(evidence: Evidence, pieces: Sequence[tuple[int, int, int]]) -> int:
+    """Return the bytes of such pieces that were given back by MADV_FREE and are still resident."""
+    return min(evidence.heap.target.rss.lazy or 0, sum(evidence.lazily_freed(*piece) for _resident, *piece in pieces))
+
+
+def pieces_of(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
+    """Return (resident bytes, start, end) of what is of that kind and no part of a heap, a stack or a loaded object."""
     target, taken = evidence.heap.target, _taken(evidence)
     if target.pages is None or taken is None:
         return []

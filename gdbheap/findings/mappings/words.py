@@ -20,8 +20,8 @@ ADVICE = {
 }
 WRITTEN = ", once it has written changes to disk"
 REPEATED = "; RSS counts {} more for pages that are mapped several times"
-LAZY = "; {} more is freed lazily (MADV_FREE)"
 SHOWN_FILES = 4
+UNLINK = "remove the files that nobody uses: unlink(), or SharedMemory.unlink() in Python"
 TRACED = ". The command shows which code maps more memory, while it happens"
 
 
@@ -29,8 +29,7 @@ def _text(figures: Mapped) -> str:
     most = f"the largest mapping, at {figures.address:#x} ({figures.name}), has {size_text(figures.resident)}"
     text = TEXTS[figures.kind] + WRITTEN * figures.written
     repeated = REPEATED.format(size_text(figures.repeated)) if figures.repeated else ""
-    lazy = LAZY.format(size_text(figures.lazily_freed)) if figures.lazily_freed else ""
-    return f"{text}; {most}{repeated}{lazy}{_left(figures)}"
+    return f"{text}; {most}{repeated}{_left(figures)}"
 
 
 def _left(figures: Mapped) -> str:
@@ -49,7 +48,7 @@ def _advice(figures: Mapped) -> str:
     if figures.runtimes:
         return f"{advice}. It may be {' or '.join(figures.runtimes)}'s"
     if figures.left:
-        return f"{advice}. Remove unused files"
+        return f"{UNLINK}. {advice[0].upper()}{advice[1:]}"
     return advice + TRACED if figures.traced else advice
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["render"]
 
-NAMES = (Column("total"), Column("free"), Column("used"), Column("count"), Column("context", True))
+NAMES = (
+    Column("total"), Column("free"), Column("used"), Column("count"), Column("context", True),
+    Column("for example", True),
+)  # fmt: skip
 SHOWN_NAMES = 10
 COLUMNS = (
     Column("total"), Column("free"), Column("used"), Column("level"), Column("context", True), Column("for", True),
@@ -41,10 +44,10 @@ def _names(answer: Contexts, style: Style) -> str:
     if len(answer.by_name) == answer.count:
         return ""
     shown, left = answer.by_name[:SHOWN_NAMES], answer.by_name[SHOWN_NAMES:]
-    rows = [[*_sizes(row, style), f"{row.count:,}", row.name] for row in shown]
+    rows = [[*_sizes(row, style), f"{row.count:,}", row.name, row.example or ""] for row in shown]
     if left:
         rest = (style.size(sum(getattr(row, key) for row in left)) for key in ("bytes", "free", "used"))
-        rows.append([*rest, f"{sum(row.count for row in left):,}", f"{counted(len(left), 'other name')}"])
+        rows.append([*rest, f"{sum(row.count for row in left):,}", f"{counted(len(left), 'other name')}", ""])
     return table(NAMES, rows, style)
 
 

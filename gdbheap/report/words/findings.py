@@ -26,6 +26,7 @@ from gdbheap.findings.huge_pages import words as huge_pages
 from gdbheap.findings.jemalloc_arenas import words as jemalloc_arenas
 from gdbheap.findings.jemalloc_unused import words as jemalloc_unused
 from gdbheap.findings.large_chunks import words as large_chunks
+from gdbheap.findings.lazily_freed import words as lazily_freed
 from gdbheap.findings.leak_like import words as leak_like
 from gdbheap.findings.locked import words as locked
 from gdbheap.findings.lost_blocks import words as lost_blocks
@@ -66,8 +67,9 @@ __all__ = [
 
 FILES = (
     after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
-    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, leak_like, locked, lost_blocks,
-    lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held, pinned_pages,
+    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, lazily_freed, leak_like,
+    locked, lost_blocks, lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held,
+    pinned_pages,
     pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
     tracemalloc, uncollectable_cycles,
 )  # fmt: skip

@@ -409,6 +409,7 @@ KEYS: dict[str, Key] = {
     "own_anonymous": Key(
         "bytes", "the process's anonymous memory, its share of what it has with others", "the kernel does not say"
     ),
+    "others": Key("", "the holders without a row, as one row", "they hold less than 5 % of RSS"),
     "owner": Key("", "whose it is", "nobody owns it"),
     "owner_address": Key("address", "the object that owns it", "it is the object, or nobody owns it"),
     "owner_count": Key("number", "how many objects that retain the most the file has", "none were asked for"),

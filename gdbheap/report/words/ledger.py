@@ -35,6 +35,7 @@ LAZY = "Findings: none. {} freed lazily (MADV_FREE): the kernel takes it when it
 # In percent of RSS: what is worth more than this stands out where there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
+WHAT_GREW = "what grows need not be the largest holder ('heap snapshot' now, 'heap diff' later)"
 # What RSS changes by while the holders are found is worth a sentence from so many bytes on.
 MIN_CHANGE = 1 << 20
 FIRST, GAINS_FIRST = "Findings, largest first", "Findings, what can be gained first"
@@ -100,7 +101,9 @@ def _meanwhile(answer: Ledger, style: Style) -> str:
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
     how = "grew" if found.rss > 0 else "shrank"
-    return f"RSS {how} by {style.bytes(abs(found.rss))} in the next {duration_text(found.seconds)}."
+    told = f"RSS {how} by {style.bytes(abs(found.rss))} in the next {duration_text(found.seconds)}"
+    # A large holder that stays as it is would be taken for the cause.
+    return f"{told}: {style.named(WHAT_GREW)}." if found.rss > 0 else f"{told}."
 
 
 def _next(answer: Ledger) -> str:
@@ -114,7 +117,8 @@ def _place(row: MainHolder) -> tuple[bool, int]:
 
 def _holders(answer: Ledger, style: Style) -> str:
     imported = [answer.imported] if answer.imported is not None else []
-    rows = sorted([*answer.holders, *imported], key=_place)
+    others = [answer.others] if answer.others is not None else []
+    rows = [*sorted([*answer.holders, *imported], key=_place), *others]
     held = main_holders.render(rows, style)
     if answer.not_looked is None:
         return join(held, unfinished(answer.not_examined, [], style))
@@ -193,7 +197,8 @@ def no_findings(answer: Ledger) -> str:
             f"Findings: none, but the interpreter and imported packages hold {size_text(size)}. 'heap pyobjects' lists "
             "it by type."
         )
-    return "Findings: none. No memory to reclaim."
+    # What ended it stands above.
+    return "Findings: none. No memory to reclaim." if answer.abort is None else "Findings about memory use: none."
 
 
 def _says_lazy(answer: Ledger) -> bool:

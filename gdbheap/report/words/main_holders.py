@@ -13,7 +13,9 @@ from gdbheap.findings.holder.rule import (
     LABEL,
     LOG_HANDLER,
     OPENED,
+    OTHERS,
     SHARED_FILE,
+    SHARED_MEMORY,
     WRITTEN_FILE,
 )
 from gdbheap.report.text.numbers import count_text, counted, size_text
@@ -40,6 +42,8 @@ AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d
 # How a connection names a database that lies in memory alone.
 MEMORY_NAME = ":memory:"
 HANDLERS = (LOG_HANDLER, BUFFERING_HANDLER)
+# What has no row of its own.
+IN_OWNERS = "'heap owners' lists them"
 # The most kinds of blocks that a row names.
 MAX_PARTS = 2
 
@@ -49,19 +53,24 @@ def render(rows: list[MainHolder], style: Style) -> str:
     if not rows:
         return ""
     is_narrow = style.width is not None and style.width <= NARROW
-    text = _briefly if is_narrow else whole_text
+    told = _briefly if is_narrow else whole_text
     # The share is that of the same bytes.
     is_resident = all(row.resident is not None for row in rows)
     cells = [
         [at_least(style.size(row.resident if is_resident else row.bytes), row.at_least),
-         style.share_of_resident(row.resident), row.path, text(row)]
+         style.share_of_resident(row.resident), row.path,
+         style.named(IN_OWNERS) if row.kind == OTHERS else told(row)]
         for row in rows
     ]  # fmt: skip
     return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
 
 
 # What the largest mapping of a holder is.
-OF_FILES = {WRITTEN_FILE: "written pages of {} (private mapping)", SHARED_FILE: "pages of {} (shared mapping)"}
+OF_FILES = {
+    WRITTEN_FILE: "written pages of {} (private mapping)",
+    SHARED_FILE: "pages of {} (shared mapping)",
+    SHARED_MEMORY: "shared memory",
+}
 
 
 def _briefly(row: MainHolder) -> str:

@@ -1,0 +1,1 @@
+"""The finding ``lazily-freed``: its rule, and its words."""

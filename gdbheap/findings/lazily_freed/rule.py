@@ -1,0 +1,26 @@
+"""Memory of mappings that the program freed by madvise(MADV_FREE): resident until the kernel needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gdbheap.findings.finding import Evidence, Figures, Finding
+from gdbheap.findings.mappings.rule import MAPPED_MEMORY, MIN_PERCENT_OF_RSS, lazily_freed_of, pieces_of
+
+
+@dataclass(frozen=True)
+class LazilyFreed(Figures):
+    """What RSS is without such memory, in bytes (``rest``)."""
+
+    ids = ("lazily-freed",)
+    rest: int
+
+
+def find(evidence: Evidence) -> list[Finding]:
+    """Return such memory where it is a quarter of RSS or more. That of allocators is in their findings."""
+    if evidence.heap.target.pages is None or not evidence.heap.target.rss.lazy:
+        return []
+    size = lazily_freed_of(evidence, pieces_of(evidence, MAPPED_MEMORY))
+    if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
+        return []
+    return [Finding("lazily-freed", size, LazilyFreed(max((evidence.heap.target.rss.bytes or 0) - size, 0)))]
