@@ -1,4 +1,4 @@
-//! What can go wrong, without a word on how the caller says so.
+//! The errors of this crate. The caller decides how to report them.
 #![forbid(unsafe_code)]
 
 use std::fmt;
@@ -10,22 +10,22 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing(pub u64);
 
-/// The watcher ended the work, and knows why.
+/// The watcher ended the work. Only the watcher knows the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cancelled;
 
-/// Why there is no answer.
+/// The reason why a function has no result.
 #[derive(Debug)]
 pub enum Error {
     Missing(Missing),
     Cancelled,
     /// A system call failed.
     Io(io::Error),
-    /// An argument is not a possible one.
+    /// An argument is not valid.
     Invalid(String),
-    /// There is no memory for what the answer needs.
+    /// There is not enough memory for the result.
     Memory(&'static str),
-    /// There is more of something than can be counted.
+    /// There are more items than can be counted.
     Overflow(&'static str),
     Timeout(String),
     Failed(&'static str),

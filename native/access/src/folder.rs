@@ -1,14 +1,14 @@
-//! The process that is meant, whoever has its number later.
+//! A process that stays the same one, even if its id is reused later.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// `/proc/PID`, held open: its files are those of this one process, and there are none once it has ended and was waited
-/// for. The kernel gives a number away again only then.
+/// `/proc/PID`, held open. Its files belong to this process only, and they are gone once it has ended and was waited
+/// for. The kernel reuses the id only after that.
 ///
-/// ptrace(2), process_vm_readv(2) and perf_event_open(2) take numbers. Whoever uses one first takes hold of what has it,
-/// then asks here: while the folder is there the number was its own all the time.
+/// ptrace(2), process_vm_readv(2) and perf_event_open(2) take ids. After using an id, call `is_there`: while the folder
+/// exists, the id has belonged to this process all the time.
 #[derive(Clone, Debug)]
 pub struct ProcessFolder {
     pid: i32,
@@ -16,7 +16,7 @@ pub struct ProcessFolder {
 }
 
 impl ProcessFolder {
-    /// The folder of whoever has the number now.
+    /// Open the folder of the process that has the id now.
     pub fn open(pid: i32) -> Result<ProcessFolder, Error> {
         let path = std::ffi::CString::new(format!("/proc/{pid}"))?;
         // SAFETY: a string that ends, and numbers.
@@ -28,7 +28,7 @@ impl ProcessFolder {
         Ok(ProcessFolder { pid, folder: Arc::new(unsafe { OwnedFd::from_raw_fd(found) }) })
     }
 
-    /// The folder that somebody holds open already, by a descriptor of our own.
+    /// Use a folder that the caller has open, by its descriptor, which is duplicated.
     pub fn of(pid: i32, folder: RawFd) -> Result<ProcessFolder, Error> {
         if folder < 0 {
             return Err(Error::from_raw_os_error(libc::EBADF));
@@ -46,12 +46,13 @@ impl ProcessFolder {
         self.folder.as_raw_fd()
     }
 
-    /// A path of a file in it that leads to this process alone, in whichever process of ours has the descriptor.
+    /// Return a path of a file in the folder. It leads to this process only, in every process of gdbheap that has the
+    /// descriptor.
     pub(crate) fn path(&self, name: &str) -> String {
         format!("/proc/self/fd/{}/{name}", self.descriptor())
     }
 
-    /// Whether the number is its own: it runs, or nobody has waited for its end yet.
+    /// Return whether the id still belongs to this process: it runs, or nobody has waited for its end yet.
     pub(crate) fn is_there(&self) -> bool {
         let flags = libc::AT_SYMLINK_NOFOLLOW;
         // SAFETY: the kernel fills in what is this function's; the name ends.
@@ -61,7 +62,7 @@ impl ProcessFolder {
         }
     }
 
-    /// The ids of its threads. An error once it is not there any more.
+    /// Return the ids of its threads; an error if the process is gone.
     pub(crate) fn tasks(&self) -> Result<Vec<i32>, Error> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(self.path("task"))? {

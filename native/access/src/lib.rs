@@ -1,16 +1,17 @@
-//! The bytes of a target, and all that is done to a process: reading, stopping, following and calling it.
+//! The bytes of a target, and everything that is done to a process: reading, stopping, following and calling it.
 //!
-//! Of the crates that read a target this alone is unsafe, and only in the modules that make system calls: the others forbid
-//! it to themselves. What was read is hostile, and is handed on as it is: who reads for a caller is a `Source`, who waits
-//! for long work a `Watcher`.
+//! Of the crates that read a target, only this one has unsafe code, and only in the modules that make system calls; the
+//! others forbid it. Data from a target is hostile and is passed on unchecked. A caller that reads for this crate is a
+//! `Source`; a caller that waits for long work is a `Watcher`.
 //!
-//! What is of one processor stands in a folder named after it; `arch` is that of the processor which this is built for. The
-//! folders have the same modules, and in them the same names: what one of them cannot do yet it refuses.
+//! Code for one processor is in a folder named after it; `arch` is the folder of the processor that this is built for.
+//! The folders have the same modules with the same names. A function that one of them cannot provide yet returns an
+//! error.
 //!
-//! Imports point left: error, bytes, machine, signals, folder, stat, tables, patient, child; work; testing; memory; process. `arch`
-//! stands beside the last two, file by file.
+//! A module imports only modules to its left: error, bytes, machine, signals, folder, stat, tables, patient, child;
+//! work; testing; memory; process. `arch` belongs with the last two, file by file.
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
-// What only x86-64 has a use for.
+// Some code is used only on x86-64.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]

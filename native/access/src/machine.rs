@@ -1,24 +1,24 @@
-//! What differs between the machines that targets are made for, as far as it matters here: given by the caller, carried by
-//! what is read (`Space`, `Pages`). Words are of 8 bytes on all that are supported.
+//! The properties of machines that matter here. The caller passes them in; `Space` and `Pages` carry them. Words have 8
+//! bytes on all supported machines.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
 
 const WORD: u32 = 8;
-/// Pages that Linux has somewhere.
+/// The range of page sizes that Linux has on any machine.
 pub const SMALLEST_PAGE: u64 = 1 << 12;
 const LARGEST_PAGE: u64 = 1 << 20;
-/// Nothing is mapped below on any machine (vm.mmap_min_addr).
+/// Nothing is mapped below this address on any machine (vm.mmap_min_addr).
 pub const LOWEST: u64 = 1 << 12;
 
-/// The size of a target's pages, as a number of bits.
+/// The size of a target's pages, stored as a number of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize {
     shift: u32,
 }
 
 impl PageSize {
-    /// A power of two.
+    /// `size` must be a power of two.
     pub fn new(size: u64) -> Result<PageSize> {
         match size.is_power_of_two() && (SMALLEST_PAGE..=LARGEST_PAGE).contains(&size) {
             true => Ok(PageSize { shift: size.trailing_zeros() }),
@@ -31,31 +31,31 @@ impl PageSize {
         1 << self.shift
     }
 
-    /// The number of the page that holds `address`.
+    /// Return the number of the page that contains `address`.
     #[inline(always)]
     pub fn number(self, address: u64) -> u64 {
         address >> self.shift
     }
 
-    /// Where a page starts; the largest address for one beyond all.
+    /// Return where a page starts; the largest address for a page beyond the address space.
     #[inline(always)]
     pub fn start(self, number: u64) -> u64 {
         number.saturating_mul(self.bytes())
     }
 
-    /// The start of the page that holds `address`.
+    /// Return the start of the page that contains `address`.
     #[inline(always)]
     pub fn down(self, address: u64) -> u64 {
         address & !(self.bytes() - 1)
     }
 
-    /// The start of the first page at or after `address`, if there is one.
+    /// Return the start of the first page at or after `address`; None if there is none.
     #[inline(always)]
     pub fn up(self, address: u64) -> Option<u64> {
         address.checked_next_multiple_of(self.bytes())
     }
 
-    /// The whole pages inside [start, end), if there are any.
+    /// Return the whole pages inside [start, end); None if there are none.
     #[inline]
     pub fn inside(self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.up(start)?, self.down(end));
@@ -63,18 +63,18 @@ impl PageSize {
     }
 }
 
-/// A machine, with the pages of one target.
+/// A machine, with the page size of one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     pub page: PageSize,
-    /// Where the addresses end that a program gets unless it asks for others.
+    /// The end of the addresses that a program gets unless it asks for higher ones.
     pub user_end: u64,
     /// The bits of a pointer that are its address.
     pub pointer_mask: u64,
 }
 
 impl Machine {
-    /// `word` and `page` in bytes.
+    /// `word` and `page` are in bytes.
     pub fn new(word: u32, page: u64, user_end: u64, pointer_mask: u64) -> Result<Machine> {
         match word == WORD {
             true => Ok(Machine { page: PageSize::new(page)?, user_end, pointer_mask }),

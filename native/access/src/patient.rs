@@ -1,6 +1,8 @@
-//! Reading files of a process and its memory while it runs. The kernel takes the lock of its memory map for that, or the lock of
-//! execve(2). A thread of the process may keep one for ever, and the reader then blocks, deaf to signals. So a thread of ours
-//! reads, and gdbheap goes on without it if it blocks. Paths that others name are walked in the same way.
+//! Reading the memory and the files of a process while it runs.
+//!
+//! For that, the kernel takes the lock of the process's memory map, or the lock of execve(2). A thread of the process
+//! may hold it for ever; the reader then blocks and does not react to signals. So a separate thread reads, and gdbheap
+//! continues without it if it blocks. Paths that others name are walked in the same way.
 #![forbid(unsafe_code)]
 
 use crate::bytes::read_file;
@@ -18,31 +20,31 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A reader waits in vain if it waited in the kernel, without a moment of work, at so many looks in a row. Once several
-/// do, one process more is not worth a second.
+/// A reader is stuck if it was waiting in the kernel, without having worked, at this many checks in a row. Once several
+/// readers are stuck, another process is not worth waiting a second for (HASTY).
 pub(crate) const PATIENT: (Duration, u32) = (Duration::from_millis(250), 4);
 pub(crate) const HASTY: (Duration, u32) = (Duration::from_millis(20), 2);
 const SEVERAL: usize = 4;
-/// Beyond so many paths that others name, and that nobody answers for, no other one is tried.
+/// Once this many paths named by others are stuck, no further one is tried.
 const MOST_NAMED: usize = 16;
-/// No device has this number: the key is a path that somebody names.
+/// No device has this number. It marks keys that are paths named by others.
 const NAMED: u64 = u64::MAX;
-/// For so many milliseconds memory that could be read is read directly.
+/// For this many milliseconds after a successful read, memory is read directly.
 const DIRECT: u64 = 10;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A thread of ours that does one piece of work after the other.
+/// A thread that does one piece of work after the other.
 struct Worker {
-    /// The process that has the thread: it is not in a child of ours.
+    /// The process that the thread belongs to: a forked child does not have the thread.
     process: u32,
-    /// What /proc says of it.
+    /// The path of its `stat` file in /proc.
     stat: String,
     works: Sender<Work>,
     busy: Arc<AtomicBool>,
 }
 
-/// A file of a process, whatever path led there.
+/// A file of a process, by the device and inode of its folder and its name, whatever path was used.
 type Key = (u64, u64, OsString);
 
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
@@ -54,7 +56,7 @@ impl Worker {
         let (place, places) = channel();
         let busy = Arc::new(AtomicBool::new(false));
         let is_busy = busy.clone();
-        // A signal to stop (Ctrl-Z) that this thread has held back is not for others to take.
+        // This thread must not take a signal such as Ctrl-Z that is meant for others.
         let _held = SignalsHeld::hold();
         std::thread::Builder::new().name("gdbheap reads".into()).spawn(move || {
             let _ = place.send(std::fs::read_link("/proc/thread-self"));
@@ -67,7 +69,7 @@ impl Worker {
         Ok(Worker { process: std::process::id(), stat: format!("/proc/{}/stat", place.display()), works, busy })
     }
 
-    /// The answer; None where it waits in vain.
+    /// Return the answer; None if the worker is stuck.
     fn answer<T>(&self, answers: &Receiver<Result<T>>, looks: (Duration, u32), sleeps: bool) -> Option<Result<T>> {
         await_answer(&self.stat, looks, sleeps, |look| match answers.recv_timeout(look) {
             Ok(answer) => Some(answer),
@@ -77,14 +79,14 @@ impl Worker {
     }
 }
 
-/// How much a thread with this `stat` had worked, and what it got from a disk, when it was seen to wait in the kernel; None where
-/// it does not. `sleeps`: also where a signal would wake it.
+/// Return how much a thread with this `stat` file has worked and read from disk, if it is waiting in the kernel; None
+/// if it is not. `sleeps`: also if it waits so that a signal would wake it.
 fn worked(stat: &str, sleeps: bool) -> Option<[String; 3]> {
     let [state, faults, user, system] = fields(stat, [STATE, MAJOR_FAULTS, USER_TIME, SYSTEM_TIME])?;
     (state == UNINTERRUPTIBLE || sleeps && state == SLEEPING).then_some([faults, user, system])
 }
 
-/// What `hear` gives, which waits for it for as long as it is told; None where the thread that is to say it waits in vain.
+/// Return what `hear` returns; None if the thread that should answer is stuck. `hear` waits for the given time.
 pub(crate) fn await_answer<T>(
     stat: &str,
     (look, looks): (Duration, u32),
@@ -105,7 +107,7 @@ pub(crate) fn await_answer<T>(
     }
 }
 
-/// The first `limit` bytes of a file, however long that takes.
+/// Return the first `limit` bytes of a file, however long that takes.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     if is_table(path) {
         return read_table(path, limit);
@@ -128,7 +130,7 @@ fn key_of(path: &Path) -> Result<Key> {
     Ok((folder.dev(), folder.ino(), path.file_name().unwrap_or_default().to_owned()))
 }
 
-/// A worker that is free: the one that waited for the same, if it has what it waited for. None where it still waits.
+/// Return a free worker: the one that was stuck at the same key, if it is free by now. None if it is still stuck.
 fn worker_for(key: &Key) -> Result<Option<Worker>> {
     let mut waiting = held(&WAITING);
     let waiting = waiting.get_or_insert_with(HashMap::new);
@@ -143,8 +145,8 @@ fn worker_for(key: &Key) -> Result<Option<Worker>> {
     idle.map_or_else(Worker::start, Ok).map(Some)
 }
 
-/// What some work gives. ETIMEDOUT where it waits in the kernel for what may never come, at once where work of this `key`
-/// did so before and still does. `hasty`: it is given up early, as somebody stands still meanwhile.
+/// Return the result of some work. ETIMEDOUT if it is stuck in the kernel, at once if earlier work with this `key`
+/// still is. `hasty`: give up early, because a process is stopped meanwhile.
 fn patiently<T: Send + 'static>(
     key: &Key,
     hasty: bool,
@@ -168,7 +170,7 @@ fn patiently<T: Send + 'static>(
     }
 }
 
-/// Works with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
+/// Work with a file in the folder of a process. ETIMEDOUT if the kernel blocks the work.
 pub(crate) fn at_path<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> Result<T> + Send + 'static,
@@ -177,7 +179,7 @@ pub(crate) fn at_path<T: Send + 'static>(
     patiently(&key_of(path)?, false, move || work(&file))
 }
 
-/// Works with a file that somebody names. ETIMEDOUT if the kernel blocks the work, and once it blocks many such.
+/// Work with a file that others name. ETIMEDOUT if the kernel blocks the work, or blocks many such works already.
 pub(crate) fn at_name<T: Send + 'static>(
     name: OsString,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -191,28 +193,28 @@ pub(crate) fn at_name<T: Send + 'static>(
     patiently(&(NAMED, 0, name), false, work)
 }
 
-/// The first `limit` bytes of a file in the folder of a process.
+/// Return the first `limit` bytes of a file in the folder of a process.
 pub fn read_patiently(path: &Path, limit: u64) -> Result<Vec<u8>> {
     at_path(path, move |file| read(file, limit))
 }
 
-/// `size` bytes of such a file from an offset on; fewer at its end.
+/// Return `size` bytes of such a file from an offset on; fewer at its end.
 pub fn read_at_patiently(path: &Path, offset: u64, size: usize) -> Result<Vec<u8>> {
     at_path(path, move |file| Ok(bytes_of(&File::open(file)?, offset, size)))
 }
 
-/// Where a link in such a folder leads.
+/// Return the target of a symbolic link in such a folder.
 pub fn read_link_patiently(path: &Path) -> Result<PathBuf> {
     at_path(path, |link| std::fs::read_link(link))
 }
 
-/// Such a file, open; `writable`: also to write to it.
+/// Open such a file; `writable`: for writing, too.
 pub fn open_patiently(path: &Path, writable: bool) -> Result<File> {
     at_path(path, move |file| File::options().read(true).write(writable).open(file))
 }
 
-/// Asks the kernel about a process, while another process stands still. ETIMEDOUT if the kernel blocks the question for more
-/// than a moment.
+/// Ask the kernel about a process while another process is stopped. ETIMEDOUT if the kernel blocks the question for
+/// more than a moment.
 pub(crate) fn ask_hastily<T: Send + 'static>(
     pid: i32,
     question: &str,
@@ -228,13 +230,13 @@ fn bytes_of(file: &File, offset: u64, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// The memory of a process that runs (`/proc/PID/mem`). A walk over small pieces reads it directly for a moment after the
-/// kernel did not block: another thread takes longer to answer than the kernel takes for fifty pieces.
+/// The memory of a running process (`/proc/PID/mem`). For a moment after a read that did not block, memory is read
+/// directly: an answer from another thread takes longer than fifty small reads.
 pub(crate) struct RunningMemory {
     file: Arc<File>,
     key: Key,
     since: Instant,
-    /// Milliseconds from `since` until which it is read directly.
+    /// Milliseconds after `since` until which memory is read directly.
     direct: AtomicU64,
 }
 
@@ -245,7 +247,7 @@ impl RunningMemory {
         Ok(RunningMemory { file: Arc::new(file), key, since: Instant::now(), direct: AtomicU64::new(0) })
     }
 
-    /// Fills a prefix of `buffer`; none of it where the kernel waits for the lock of the memory map.
+    /// Fill a prefix of `buffer` and return its length; 0 if the kernel waits for the lock of the memory map.
     pub(crate) fn read(&self, address: u64, buffer: &mut [u8]) -> usize {
         if self.now() < self.direct.load(Ordering::Relaxed) {
             return read_file(&self.file, address, buffer);

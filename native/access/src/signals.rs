@@ -1,29 +1,33 @@
-//! Threads of ours must not run the signal handlers of the program that we run in, and wait for nobody for ever.
+//! Signals: gdbheap's threads must not run the signal handlers of the program that they run in, and must not wait for
+//! ever.
 
 use crate::stat::{fields, said, STATE, SYSTEM_TIME, UNINTERRUPTIBLE, USER_TIME};
 use std::io::Error;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A thread waits for ever if it waits in the kernel at so many looks, without a moment of work.
+/// A thread is stuck if it waits in the kernel at this many checks, without having worked between them.
 const LOOKS: u32 = 4;
 const LOOK: Duration = Duration::from_millis(500);
 const STACK: usize = 128 << 10;
-/// Those by which a user or a system asks a program to end.
+/// The signals by which a user or a system asks a program to end.
 const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 const FAILED: libc::c_int = 1;
 
-/// What is said where we end deaf; not set where this process is not ours.
+/// The message for the end of a stuck process. Not set if the process is not gdbheap's own.
 static LINE: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Ends this process from now on where it cannot hear that it is to: a thread waits in the kernel, for a server that is gone
-/// (NFS) or for the lock of another process's memory map, and what asks for the end waits for that thread. `line` is
-/// written to standard error then. The kernel lets go what we hold, as it does at any other end. A second call does nothing.
+/// From now on, end this process when it cannot react to a request to end.
+///
+/// That happens if a thread waits in the kernel for a server that is gone (NFS), or for the lock of another process's
+/// memory map, and the handler of the signal waits for that thread. `line` is then written to standard error. The
+/// kernel releases everything that the process holds, as at any other end. A second call does nothing.
 pub fn end_where_deaf(line: Vec<u8>) {
     if LINE.set(line).is_ok() {
         let _held = SignalsHeld::hold();
-        // Not one of Rust's: those ask malloc for memory when they begin, which reserves 64 MiB of addresses for each thread.
-        // SAFETY: both are plain data that the calls fill in; the thread is nobody's and has no argument.
+        // Not a thread of Rust's: those call malloc when they begin, which reserves 64 MiB of addresses for each
+        // thread.
+        // SAFETY: both are plain data that the calls fill in; the thread is detached and gets no argument.
         unsafe {
             let (mut thread, mut kind) = (std::mem::zeroed(), std::mem::zeroed());
             libc::pthread_attr_init(&mut kind);
@@ -35,7 +39,7 @@ pub fn end_where_deaf(line: Vec<u8>) {
     }
 }
 
-/// Looks whether a signal waits for the first thread, which waits in the kernel.
+/// Watch for a pending signal while the first thread waits in the kernel.
 extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     let (first, mut stuck) = (std::process::id() as i32, Stuck::default());
     loop {
@@ -48,7 +52,7 @@ extern "C" fn listen(_nothing: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Whether such a signal waits. This thread holds all of them back.
+/// Return whether one of these signals is pending. This thread blocks all signals.
 fn is_told() -> bool {
     // SAFETY: the set is plain data that the call fills in.
     unsafe {
@@ -58,7 +62,7 @@ fn is_told() -> bool {
     }
 }
 
-/// Threads of ours that work no more, of a process that is to end.
+/// Watches threads of this process that no longer work, once it should end.
 #[derive(Default)]
 pub(crate) struct Stuck {
     last: Vec<[String; 3]>,
@@ -67,8 +71,8 @@ pub(crate) struct Stuck {
 }
 
 impl Stuck {
-    /// Ends this process, where it is ours, if these threads were in one of these states at several looks, and did nothing
-    /// between them. Does nothing where the last look was a moment ago.
+    /// End this process, if it is gdbheap's own, when these threads were in one of these states at several checks and
+    /// did nothing in between. Does nothing if the last check was a moment ago.
     pub(crate) fn look(&mut self, threads: &[i32], states: &[&str]) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK * 9 / 10) {
             return;
@@ -84,10 +88,10 @@ impl Stuck {
     }
 }
 
-/// Ends this process with its line, where it is ours.
+/// End this process with its message, if it is gdbheap's own.
 pub(crate) fn end() {
     if let Some(line) = LINE.get() {
-        // SAFETY: reads bytes that stay, and ends the process.
+        // SAFETY: reads bytes that are never freed, and ends the process.
         unsafe {
             libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len());
             libc::_exit(FAILED)
@@ -95,7 +99,8 @@ pub(crate) fn end() {
     }
 }
 
-/// How much a thread of ours had worked, and how often it had gone to sleep; None where it is in none of these states.
+/// Return how much a thread of this process has worked, and how often it went to sleep; None if it is in none of these
+/// states.
 fn waited(thread: i32, states: &[&str]) -> Option<[String; 3]> {
     let folder = format!("/proc/self/task/{thread}");
     let [state, user, system] = fields(&format!("{folder}/stat"), [STATE, USER_TIME, SYSTEM_TIME])?;
@@ -103,13 +108,13 @@ fn waited(thread: i32, states: &[&str]) -> Option<[String; 3]> {
     states.contains(&state.as_str()).then_some([user, system, slept])
 }
 
-/// The number of this thread.
+/// Return the id of this thread.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: takes nothing.
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Holds back all signals on this thread, so that the threads it starts never run a handler of gdb's or Python's.
+/// Blocks all signals on this thread, so that the threads it starts never run a handler of gdb's or Python's.
 pub struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
@@ -127,12 +132,13 @@ impl SignalsHeld {
 
 impl Drop for SignalsHeld {
     fn drop(&mut self) {
-        // SAFETY: restores the mask that `new` got from the same call.
+        // SAFETY: restores the mask that `hold` got from the same call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 
-/// Has what this thread waits for in the kernel end by EINTR, from some moment on again and again: as long as this is held.
+/// A timer that interrupts (EINTR) what this thread waits for in the kernel, repeatedly from some moment on, as long as
+/// it exists.
 pub(crate) struct Alarm(libc::timer_t);
 
 extern "C" fn nothing(_signal: libc::c_int) {}
@@ -145,9 +151,10 @@ impl Alarm {
             tv_sec: time.as_secs() as libc::time_t,
             tv_nsec: libc::c_long::from(time.subsec_nanos()),
         };
-        // A time of zero would set no timer.
+        // A time of zero would not set a timer.
         let times = libc::itimerspec { it_interval: time(AGAIN), it_value: time(wait.max(AGAIN)) };
-        // SAFETY: all are plain data of this function; the handler does nothing; the thread is this one, and so is the mask.
+        // SAFETY: all of these are plain data of this function; the handler does nothing; thread and mask are those of
+        // this thread.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -176,7 +183,7 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        // SAFETY: it was made by `after`, and nobody else has it.
+        // SAFETY: `after` created the timer, and nothing else has it.
         unsafe { libc::timer_delete(self.0) };
     }
 }

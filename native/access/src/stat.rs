@@ -1,18 +1,21 @@
-//! Fields of `/proc/PID/stat` and `status`, and of a thread's (proc_pid_stat(5), proc_pid_status(5)).
+//! Fields of `/proc/PID/stat` and `/proc/PID/status`, and of the same files of a thread (proc_pid_stat(5),
+//! proc_pid_status(5)).
 #![forbid(unsafe_code)]
 
-/// The state's letter, the page faults that waited for a disk, and the time in the program and in the kernel.
+/// The numbers of fields: the letter of the state, the page faults that waited for a disk, and the time spent in user
+/// code and in the kernel.
 pub(crate) const STATE: usize = 3;
 pub(crate) const MAJOR_FAULTS: usize = 12;
 pub(crate) const USER_TIME: usize = 14;
 pub(crate) const SYSTEM_TIME: usize = 15;
-/// The state of a thread that waits in the kernel, deaf to signals.
+/// The state of a thread that waits in the kernel and does not react to signals.
 pub(crate) const UNINTERRUPTIBLE: &str = "D";
-/// The state of one that waits, and that a signal would wake.
+/// The state of a thread that waits, and that a signal would wake.
 pub(crate) const SLEEPING: &str = "S";
 
-/// The fields with these numbers, from 3 on, of one moment; None if there is no such field, as when the process is gone. The
-/// second field, a name in parentheses, may hold anything. An execve(2) of the process blocks the reader.
+/// Return the fields with these numbers (from 3 on), all from one moment; None if a field is missing, for example
+/// because the process is gone. The second field, a name in parentheses, may contain anything. An execve(2) of the
+/// process blocks the reader.
 pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<[String; N]> {
     let stat = std::fs::read_to_string(path).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -20,7 +23,8 @@ pub(crate) fn fields<const N: usize>(path: &str, numbers: [usize; N]) -> Option<
     found.iter().all(Option::is_some).then(|| found.map(Option::unwrap_or_default))
 }
 
-/// Whether the process of a `status` file ignores a signal, by choice or by default: such a one wakes a thread only while it is traced.
+/// Return whether the process with this `status` file ignores a signal, by choice or by default. An ignored signal
+/// wakes a thread only while it is traced.
 pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     let status = std::fs::read_to_string(status).unwrap_or_default();
     let has = |name: &str| {
@@ -31,29 +35,29 @@ pub(crate) fn ignores(status: &str, signal: i32) -> bool {
     (1..=64).contains(&signal) && (has("SigIgn:") || (is_by_default && !has("SigCgt:")))
 }
 
-/// What a `status` file says of a name. Reading it never blocks.
+/// Return the value of a name in a `status` file; None if it is not there. Reading the file never blocks.
 pub(crate) fn said(status: &str, name: &str) -> Option<String> {
     let text = std::fs::read(status).ok()?;
     said_in(&text, name).map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// The same of its text.
+/// Return the value of a name in the text of a `status` file.
 pub(crate) fn said_in<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b":")).map(<[u8]>::trim_ascii)
 }
 
-/// The letter of the state in a `status` file.
+/// Return the letter of the state in a `status` file.
 pub(crate) fn state(status: &str) -> Option<char> {
     said(status, "State")?.chars().next()
 }
 
-/// Whether the state in a `status` file is that of a process that has ended; also true if there is no state.
+/// Return whether the state in a `status` file is that of a process that has ended; also true if there is no state.
 pub(crate) fn has_ended(status: &str) -> bool {
     state(status).is_none_or(|state| matches!(state, 'X' | 'x' | 'Z'))
 }
 
-/// Whether that is the state in a `status` file.
+/// Return whether the state in a `status` file is uninterruptible sleep.
 pub(crate) fn sleeps_uninterruptibly(status: &str) -> bool {
     state(status) == Some('D')
 }

@@ -1,24 +1,24 @@
-//! Tables of mappings (maps, smaps): the kernel writes any path into them, of 16 KiB each if somebody wants that, and tens of
-//! thousands of lines of it are gigabytes that say nothing. Lines are cut while they are read.
+//! Tables of mappings (maps, smaps). Paths in them may be up to 16 KiB long, so tens of thousands of lines can take
+//! gigabytes without any useful content. Lines are cut while they are read.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io::{Read, Result};
 use std::path::Path;
 
-/// What stands before the path, and a path that can be opened by its name.
+/// Long enough for the fields before the path, and for any path that can be opened by name.
 const LONGEST: usize = 128 + libc::PATH_MAX as usize;
-/// Of a table that has become this long, lines are cut shorter: the rest of it is as many of those.
+/// After this many bytes of a table, lines are cut shorter, because the rest is probably more of the same.
 const PLENTY: usize = 64 << 20;
 const SHORT: usize = 256;
 const PIECE: usize = 256 << 10;
 
-/// Whether the file is a table of mappings.
+/// Return whether the file is a table of mappings.
 pub(crate) fn is_table(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "maps" || name == "smaps")
 }
 
-/// The first `limit` bytes of a table, without the ends of its longest lines.
+/// Return the first `limit` bytes of a table, without the ends of its longest lines.
 pub(crate) fn read_table(path: &Path, limit: u64) -> Result<Vec<u8>> {
     without_ends(File::open(path)?.take(limit))
 }

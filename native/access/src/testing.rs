@@ -1,11 +1,11 @@
-//! Watchers for tests, of this crate and of those that stand on it.
+//! Watchers for the tests of this crate and of those that depend on it.
 #![forbid(unsafe_code)]
 
 use crate::error::Cancelled;
 use crate::work::{Progress, Watcher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Lets all work go on.
+/// A watcher that lets all work continue.
 pub struct Unwatched;
 
 impl Watcher for Unwatched {
@@ -14,7 +14,7 @@ impl Watcher for Unwatched {
     }
 }
 
-/// Ends all work at the first look.
+/// A watcher that cancels all work at the first check.
 pub struct Ended;
 
 impl Watcher for Ended {
@@ -23,7 +23,7 @@ impl Watcher for Ended {
     }
 }
 
-/// Ends all work after some looks.
+/// A watcher that cancels all work after a number of checks.
 pub struct Cancelling(AtomicU64);
 
 impl Cancelling {

@@ -1,7 +1,8 @@
-//! Long work on all cores, with a watcher that may end it.
+//! Long work on all cores, with a watcher that may cancel it.
 //!
-//! Workers are threads of their own. The calling thread wakes up a few times a second and calls the watcher, who learns
-//! how far the work is and may end it. Where only the calling thread can read (a remote target) it does the work itself.
+//! Workers are separate threads. The calling thread wakes up a few times a second and calls the watcher, which receives
+//! the progress and may cancel the work. If only the calling thread can read (a remote target), it does the work
+//! itself.
 #![forbid(unsafe_code)]
 
 use crate::error::{Cancelled, Error, Result};
@@ -12,36 +13,36 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(50);
-/// Workers that have not ended so long after a signal do not hear of it.
+/// Workers that have not ended this long after a signal are assumed not to notice it.
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_THREADS: usize = 8;
-/// Steps between two looks at whether to go on.
+/// The number of steps between two checks for cancellation.
 const STEPS_UNHEARD: u64 = 4 << 10;
 
-/// How far some work is, in bytes.
+/// The progress of some work, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub done: u64,
     pub total: u64,
 }
 
-/// Somebody who waits for long work. Called on the thread that asked for the work, and on no other.
+/// The observer of long work. It is called only on the thread that asked for the work.
 pub trait Watcher: Sync {
-    /// Looks whether the work is to go on; an error ends it. `progress`: None where nothing is counted.
+    /// Decide whether the work should continue; an error cancels it. `progress`: None if nothing is counted.
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled>;
 
-    /// Whether a signal asked this program to end.
+    /// Return whether a signal asked this program to end.
     fn is_told(&self) -> bool {
         false
     }
 
-    /// Looks whether the work is to go on.
+    /// Check whether the work should continue, without progress.
     fn check(&self) -> Result<(), Cancelled> {
         self.attend(None)
     }
 }
 
-/// What workers share with the thread that waits for them.
+/// State that workers share with the thread that waits for them.
 pub struct Control<'a> {
     watcher: &'a dyn Watcher,
     cancelled: AtomicBool,
@@ -51,7 +52,7 @@ pub struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// Counts `bytes` as done; an error means: stop at once.
+    /// Count `bytes` as done. An error means that the worker must stop at once.
     #[inline]
     pub fn advance(&self, bytes: u64) -> Result<(), Cancelled> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
@@ -73,19 +74,19 @@ impl Control<'_> {
     }
 }
 
-/// Takes what one worker at most may have; None when it is taken.
+/// Take something that only one worker may have; None if it is taken.
 pub fn take<T>(room: &Mutex<Option<T>>) -> Option<T> {
     room.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
 }
 
-/// Looks whether the work is to go on, on whatever thread that does it.
+/// Checks whether the work should continue, on the thread that does it.
 pub type Look<'a> = &'a dyn Fn() -> Result<(), Cancelled>;
 
-/// Steps of a search on the calling thread, with a look now and then at whether to go on.
+/// The steps of a search on the calling thread, with an occasional check whether to continue.
 pub struct Steps<'a> {
     pub watcher: &'a dyn Watcher,
     taken: u64,
-    /// Steps that may still lead to nothing; one that leads somewhere is given back.
+    /// The number of fruitless steps that are left. A step that leads somewhere is not counted.
     pub left: u64,
 }
 
@@ -100,7 +101,7 @@ impl Steps<'_> {
         self.look()
     }
 
-    /// Looks now and then whether to go on.
+    /// Check now and then whether to continue.
     #[inline]
     pub fn look(&mut self) -> Result<(), Cancelled> {
         self.taken += 1;
@@ -116,17 +117,17 @@ fn threads_for(jobs: usize) -> usize {
     cores.min(MAX_THREADS).min(jobs).max(1)
 }
 
-/// Work that is about to be done, and who watches it.
+/// Work to do, and its watcher.
 pub struct Task<'a> {
     pub watcher: &'a dyn Watcher,
-    /// What `advance` adds up to; None: nothing is counted.
+    /// What the calls of `advance` add up to; None if nothing is counted.
     pub total: Option<u64>,
-    /// Whether the calling thread has to do it all.
+    /// Whether the calling thread must do all the work.
     pub inline: bool,
 }
 
 impl Task<'_> {
-    /// Does every job with one of a few workers' states; returns the states.
+    /// Do all jobs, on several workers with a state each. Return the states.
     pub fn run<J, W>(
         &self,
         jobs: &[J],
@@ -157,7 +158,7 @@ impl Task<'_> {
         }
     }
 
-    /// Does one piece of work on a thread of its own, so that the watcher can end it.
+    /// Do one piece of work on a separate thread, so that the watcher can cancel it.
     pub fn alone<T: Send>(&self, work: impl Fn(&Control<'_>) -> Result<T, Cancelled> + Sync) -> Result<T> {
         let job = |state: &mut Option<T>, _: &(), control: &Control<'_>| {
             *state = Some(work(control)?);
@@ -196,11 +197,12 @@ fn in_threads<W: Send>(
         while !wait(&running, &ended) {
             control.attend();
             if control.cancelled.load(Ordering::Relaxed) {
-                // Whatever it does: what a target says may have it compute for hours.
+                // The worker may be computing for hours because of what a target contains.
                 if control.watcher.is_told() && told.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
                     end();
                 }
-                // One that reads a file of a server that is gone hears nothing of it. All signals are held back there.
+                // A worker that reads a file of an unreachable server does not notice the cancellation. All signals are
+                // blocked in it.
                 let threads = held(&running).threads.clone();
                 stuck.look(&threads, &[SLEEPING, UNINTERRUPTIBLE]);
             }
@@ -209,7 +211,7 @@ fn in_threads<W: Send>(
     })
 }
 
-/// The workers that have not ended: how many, and the numbers of those that have begun.
+/// The workers that have not ended: their number, and the thread ids of those that have begun.
 struct Running {
     count: usize,
     threads: Vec<i32>,
@@ -219,7 +221,7 @@ fn held(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a short while; true once all workers have ended.
+/// Wait for a short time. Return true once all workers have ended.
 fn wait(running: &Mutex<Running>, ended: &Condvar) -> bool {
     let answer = ended.wait_timeout_while(held(running), WAKE, |running| running.count > 0);
     answer.unwrap_or_else(PoisonError::into_inner).0.count == 0

@@ -1,4 +1,4 @@
-//! What recorded calls add up to.
+//! Statistics of recorded allocator calls.
 
 use crate::events::{frames_of, Frames};
 use crate::rows::{all, answers};
@@ -7,9 +7,9 @@ use gdbheap_core::events;
 use pyo3::prelude::*;
 use std::fs::File;
 
-// native/core/src/events/stats says what each is.
+// See native/core/src/events/stats for the meaning of each field.
 answers! {
-    /// How many calls of each kind there were.
+    /// The number of calls of each kind.
     struct CallKinds of events::Calls {
         malloc: u64,
         calloc: u64,
@@ -24,28 +24,29 @@ answers! {
         fork: u64,
     }
 
-    /// Blocks in use, their bytes as they were asked for, and those that can be used.
+    /// The blocks in use, the bytes that were requested for them, and the bytes that can be used.
     struct CallsInUse of events::InUse { blocks: u64, bytes: u64, usable: u64 }
 
-    /// After a call, numbered from 1.
+    /// The state after a call. Calls are numbered from 1.
     struct CallMoment of events::Moment { call: u64, nanoseconds: u64, in_use: CallsInUse }
 
-    /// What realloc did to blocks that were known.
+    /// What realloc did to known blocks.
     struct CallResizes of events::Resized { grown: u64, shrunk: u64, moved: u64, copied: u64 }
 
-    /// Blocks that lived at least `start` and less than `end`.
+    /// The blocks that lived at least `start` and less than `end`.
     struct LifeSpan of events::Span { start: u64, end: u64, blocks: u64 }
 
-    /// How long blocks lived that were released; None where none was.
+    /// How long released blocks lived; None if none was released.
     struct Lives { zero: u64, median: Option<u64>, most_of: Option<u64>, longest: Option<u64>, spans: Vec<LifeSpan> }
 
-    /// Calls that gave at least `start` and less than `end` bytes, and blocks of such sizes that are in use at the end.
+    /// The calls that returned at least `start` and less than `end` bytes, and the blocks of such sizes in use at the
+    /// end.
     struct CallSize of events::SizeRow { start: u64, end: u64, calls: u64, bytes: u64, live: u64, live_bytes: u64 }
 
-    /// The end of a stretch of calls, and the most bytes that were in use in it.
+    /// The end of a section of calls, and the most bytes in use in it.
     struct CurvePoint of events::Point { calls: u64, nanoseconds: u64, blocks: u64, bytes: u64, most_bytes: u64 }
 
-    /// The calls of one process.
+    /// Statistics of the calls of one process.
     struct CallStats {
         calls: u64,
         kinds: CallKinds,
@@ -116,8 +117,8 @@ impl From<events::Stats> for CallStats {
     }
 }
 
-/// What a process's calls add up to. `room`: bytes of memory that may be taken. Raises OSError, MemoryError, and ValueError for a
-/// stage that is larger than any; one that is damaged ends it.
+/// Return statistics of the calls of a process. `room`: bytes of memory that may be used. Raises OSError, MemoryError,
+/// and ValueError for a stage that is too large. A damaged stage ends the log.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, progress=None))]
 pub fn call_stats(

@@ -1,4 +1,4 @@
-//! Calls that were recorded.
+//! Recorded allocator calls.
 
 use crate::rows::{all, answers};
 use crate::watch::{raised, watched, Report};
@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use std::fs::File;
 
 answers! {
-    /// What is in a replayer's plan; native/core/src/events/plan.rs says what each is.
+    /// The contents of a replay plan; see native/core/src/events/plan.rs for each field.
     struct ReplayPlan of Plan {
         calls: u64,
         threads: u64,
@@ -24,7 +24,7 @@ answers! {
         python: PythonCalls,
     }
 
-    /// Calls of Python's own allocator; native/core/src/events/python_blocks.rs says what each is.
+    /// Calls of Python's own allocator; see native/core/src/events/python_blocks.rs for each field.
     struct PythonCalls of events::PythonCalls {
         calls: u64,
         unknown: u64,
@@ -33,11 +33,11 @@ answers! {
         peak_bytes: u64,
     }
 
-    /// An object that was loaded in [start, end): what is added to the addresses it was linked at, its build-id (maybe empty)
-    /// and its path.
+    /// An object that was loaded at [start, end). `bias`: what to add to its linked addresses. `build_id`: empty if
+    /// unknown.
     struct LoadedCode of events::LoadedObject { start: u64, end: u64, bias: u64, build_id: Vec<u8>, path: Vec<u8> }
 
-    /// A code object of Python's; native/core/src/events/stacks.rs says what each is.
+    /// A Python code object; see native/core/src/events/stacks.rs for each field.
     struct PythonCode of events::Code {
         release: u64,
         first_line: u64,
@@ -46,7 +46,8 @@ answers! {
         lines: Vec<u8>,
     }
 
-    /// A stack, innermost first: (number of the object, address), and groups of (number of the code, offset).
+    /// A stack, innermost frame first. `native`: (index of the object, address). `python`: groups of (index of the code
+    /// object, offset).
     struct CallStack of events::CallStack {
         native: Vec<(Option<u32>, u64)>,
         python: Vec<Vec<(Option<u32>, i64)>>,
@@ -55,7 +56,7 @@ answers! {
         is_python: bool,
     }
 
-    /// What a stack stands for: bytes and blocks in use, and all that it had allocated.
+    /// The share of a stack: estimated bytes and blocks in use, and all that it had allocated.
     struct StackShare of events::Share {
         stack: u32,
         bytes: f64,
@@ -64,16 +65,16 @@ answers! {
         allocated_blocks: f64,
     }
 
-    /// The smallest block in use at the end that holds the address that was asked for.
+    /// The smallest block, in use at the end, that contains the address `wanted`.
     struct BlockMaker of events::Maker { wanted: u64, address: u64, size: u64, stack: u32 }
 
     /// The stack of a call that was asked for.
     struct StackCaller of events::Caller { call: u64, stack: u32 }
 
-    /// The shares after a call, and how many calls and blocks with a stack these come from.
+    /// The shares of all stacks after a call, and the number of sampled calls and blocks that they are computed from.
     struct StackMoment { call: u64, shares: Vec<StackShare>, sampled_calls: u64, sampled_blocks: u64 }
 
-    /// The stacks of a process, and what they stand for at each moment.
+    /// The stacks of a process, and their shares at each moment.
     struct LiveStacks {
         objects: Vec<LoadedCode>,
         codes: Vec<PythonCode>,
@@ -110,11 +111,13 @@ impl From<events::LiveStacks> for LiveStacks {
     }
 }
 
-/// What was in use after each of the calls `moments` (from 1, ascending; one beyond the last is the end), by stacks.
-/// `rest`: stages of the process that are not in the log yet; `mean`: every how many bytes a stack
-/// was taken; `wanted`: addresses whose blocks at the end are looked for; `asked`: calls (ascending) whose stacks are;
-/// `room`: bytes of memory that may be taken. Raises OSError, MemoryError, and ValueError for a stage that is larger than any; one
-/// that is damaged ends it.
+/// Return what was in use after each of the calls `moments`, by stack.
+///
+/// `moments`: numbers of calls, from 1, ascending; one beyond the last call means the end. `rest`: stages of the
+/// process that are not in the log yet. `mean`: a stack was taken every so many bytes on average. `wanted`: addresses
+/// whose blocks at the end are looked up. `asked`: calls, ascending, whose stacks are looked up. `room`: bytes of
+/// memory that may be used. Raises OSError, MemoryError, and ValueError for a stage that is too large. A damaged stage
+/// ends the log.
 #[pyfunction]
 #[pyo3(signature = (path, frames, room, mean, moments, rest=vec![], wanted=vec![], asked=vec![], progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -138,36 +141,38 @@ pub fn live_stacks(
     Ok(found.into())
 }
 
-/// Where a stage is in a recorder's file: (offset, bytes). `is_current`: nothing follows it yet.
+/// Return where a stage is in a recorder's file: (offset, bytes). `is_current`: no later stage exists yet.
 #[pyfunction]
 pub fn place_of_stage(stage: u64, is_current: bool) -> (u64, usize) {
     let place = if is_current { header::slot_of } else { header::offset_of };
     (place(stage), events::STAGE)
 }
 
-/// A stage as it stands in a log, and when its first call was made (0 where calls have no times). Raises MemoryError.
+/// Compress a stage for a log. Return it, and the time of its first call (0 if calls have no times). Raises
+/// MemoryError.
 #[pyfunction]
 pub fn pack_stage<'py>(py: Python<'py>, stage: &[u8]) -> PyResult<(Bound<'py, PyBytes>, u64)> {
     Ok((PyBytes::new(py, &py.detach(|| events::pack(stage)).map_err(raised)?), events::first_tick(stage)))
 }
 
-/// Stages of a process in a log: (offset, bytes, when the first call was made) of each.
+/// The stages of a process in a log: (offset, bytes, time of the first call) each.
 pub type Frames = Vec<(u64, u64, u64)>;
 
 pub fn frames_of(frames: Frames) -> Vec<Frame> {
     frames.into_iter().map(|(offset, size, tick)| Frame { offset, size, tick }).collect()
 }
 
-/// The calls that still wait in a recorder's header (its first bytes), as a stage; empty without any.
+/// Return the calls that still wait in a recorder's header (its first bytes) as a stage; empty if there are none.
 #[pyfunction]
 pub fn waiting_stage<'py>(py: Python<'py>, header: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &events::waiting_stage(header))
 }
 
-/// Writes the plan of a process's calls into an empty file, `plan`; without one it only says what would be in it.
-/// `mappings`: the program's own are repeated too. `parents`: processes that it was forked from, the eldest first: their frames,
-/// and the number of the fork; `room`: bytes of memory that may be taken; `most`: bytes that the plan may have. Raises OSError,
-/// MemoryError, and ValueError for a stage that is larger than any; one that is damaged ends it.
+/// Write the plan of a process's calls into the empty file `plan`; without a file, only return what it would contain.
+///
+/// `mappings`: replay the program's own mappings too. `parents`: the processes that it was forked from, oldest first:
+/// their frames, and the number of the fork. `room`: bytes of memory that may be used. `most`: bytes that the plan may
+/// have. Raises OSError, MemoryError, and ValueError for a stage that is too large. A damaged stage ends the log.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (path, frames, room, plan=None, most=0, mappings=false, parents=vec![], progress=None))]

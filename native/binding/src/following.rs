@@ -1,4 +1,4 @@
-//! Processes that run on and are followed, and what is put into their code for that.
+//! Following processes that keep running, with patches in their code or with a tracepoint.
 
 use crate::memory::Space;
 use crate::records::{field, records, Given, Read};
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use std::ffi::CString;
 use std::time::Duration;
 
-/// More do not fit into the filter's jumps.
+/// The filter's jumps have no room for more system call numbers.
 const MAX_NUMBERS: usize = 100;
 
 records! {
@@ -55,16 +55,17 @@ impl Read for process::Tracepoint {
 }
 
 answers! {
-    /// The instruction behind one that makes the system call `number`, the one that says which, and the function
-    /// [start, end) that they are in.
+    /// A place in code that makes the system call `number`. `address`: the instruction after the system call. `before`:
+    /// the instruction that loads the number. `start`, `end`: the function around them.
     struct CallSite of Site { address: u64, before: u64, number: u32, start: u64, end: u64 }
 
-    /// What a run that was killed left in a process: the place that it took, what was there, the jump that came there, and
-    /// where the rest of it lies, [start, end).
+    /// A patch that a killed run left in a process. `original`: the bytes that were at `address`. `replacement`: the
+    /// jump that is there now. `start`, `end`: the rest of the patch.
     struct LeftPatch of Left { address: u64, original: Vec<u8>, replacement: Vec<u8>, start: u64, end: u64 }
 
-    /// One place: `original` at `address` becomes `replacement`, and `stub` comes to `stub_at`. A thread that tells of
-    /// itself stops with its program counter at `trap`, and is as it is at `seen_at` without the patch.
+    /// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at
+    /// `stub_at`. A thread that reports itself stops with its program counter at `trap`; without the patch it would be
+    /// at `seen_at`.
     struct CodePatch of Patch {
         address: u64,
         original: Vec<u8>,
@@ -75,10 +76,10 @@ answers! {
         seen_at: u64,
     }
 
-    /// A thread that was seen: its process, at which place (an index; None: it runs another program from now on), its
-    /// registers when it came there (`struct user_regs_struct`), the bytes at its stack pointer as they were then (None:
-    /// it stands, or no stacks are wanted), and whether the mappings at the beginning or at the end may have what it did, or
-    /// not.
+    /// A thread that was seen at a place. `place`: the index of the place; None if the thread runs another program from
+    /// now on. `registers`: as they were at the place (`struct user_regs_struct`). `stack`: the bytes at its stack
+    /// pointer then; None if the thread is stopped or no stacks are wanted. `doubtful`: the mappings that were read at
+    /// the beginning or at the end may or may not include what it did.
     struct PlaceHit of Hit {
         pid: i32,
         tid: i32,
@@ -88,12 +89,12 @@ answers! {
         doubtful: bool,
     }
 
-    /// A tracepoint of the kernel's: its number, and where its records have the number of the system call.
+    /// A tracepoint of the kernel. `number_at`: the offset of the system call number in its records.
     struct Tracepoint { id: u64, number_at: u64 }
 }
 
-/// The places where the code in `texts` makes one of the system calls `numbers`, ascending. `room`: the bytes that the unwind
-/// tables of `modules` may take.
+/// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. `room`: bytes that
+/// the unwind tables of `modules` may take.
 #[pyfunction]
 pub fn find_call_sites(
     py: Python<'_>,
@@ -106,21 +107,22 @@ pub fn find_call_sites(
     all(py.detach(|| patch::find_sites(&space.0, &texts.0, &modules.0, room, &numbers)))
 }
 
-/// A patch for each place, whose code comes to the caves. Raises ValueError, which says why that cannot be.
+/// Plan a patch for each place; the new code goes into the caves. Raises ValueError with the reason if that is
+/// impossible.
 #[pyfunction]
 pub fn plan_patches(places: Given<Vec<CodePlace>>, caves: Given<Vec<Cave>>, signal: u32) -> PyResult<Vec<CodePatch>> {
     let planned = patch::plan_all(&places.0, &caves.0, signal);
     planned.map(all).map_err(crate::watch::raised)
 }
 
-/// What runs that were killed have left in a cave.
+/// Return the patches that killed runs left in a cave.
 #[pyfunction]
 pub fn find_left_patches(cave: Given<Cave>) -> Vec<LeftPatch> {
     all(patch::left_behind(&cave.0))
 }
 
-/// Takes out of a process that nobody traces what is still in of it; whether nothing is left. `memory`: the descriptor of
-/// its memory, which was opened before that was read. Raises OSError.
+/// Remove leftover patches from a process that nobody traces. Return whether none is left. `memory`: a descriptor of
+/// its memory, opened before the patches were read. Raises OSError.
 #[pyfunction]
 pub fn restore_left_patches(
     py: Python<'_>,
@@ -136,7 +138,8 @@ fn memory_of(descriptor: i32) -> PyResult<ProgramMemory> {
     ProgramMemory::of(descriptor).map_err(|error| crate::watch::raised(error.into()))
 }
 
-/// The registers that a thread had when it came to `address`, from those at the trap and the bytes at its stack pointer.
+/// Return the registers that a thread had when it came to `address`, computed from its registers at the trap and from
+/// the bytes at its stack pointer. Raises ValueError if these are too short.
 #[pyfunction]
 pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) -> PyResult<Vec<u64>> {
     if registers.len() < 27 || frame.len() < patch::frame_size() {
@@ -145,22 +148,22 @@ pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) ->
     Ok(patch::original_registers(&registers, frame, address).0)
 }
 
-/// Puts a thread that stands at a trap, and that this thread's debugger holds, back to `address`, from where it came there.
-/// Raises OSError.
+/// Set a thread, which is stopped at a trap and traced by this thread, back to `address`, where it came from. Raises
+/// OSError.
 #[pyfunction]
 pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
     process::return_from_trap(tid, address).map_err(|error| crate::watch::raised(error.into()))
 }
 
-/// The tracepoint at the end of every system call, for `Follower.of_tracepoint`. Raises OSError: EACCES where this user may
-/// not read of it, EPERM where tracefs is not mounted and this user may not mount it, ENODEV where the kernel has none.
+/// Return the tracepoint at the end of every system call, for `Follower.of_tracepoint`. Raises OSError: EACCES if this
+/// user may not read it, EPERM if tracefs is not mounted and this user may not mount it, ENODEV if the kernel has none.
 #[pyfunction]
 pub fn find_tracepoint() -> PyResult<Tracepoint> {
     let found = process::tracepoint().map_err(|error| crate::watch::raised(error.into()))?;
     Ok(Tracepoint { id: found.id, number_at: found.number_at as u64 })
 }
 
-/// Processes that are followed until this is ended.
+/// Processes that are followed until `end`.
 #[pyclass(frozen)]
 pub struct Follower(process::Follower);
 
@@ -170,10 +173,11 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 
 #[pymethods]
 impl Follower {
-    /// Puts patches into a process and follows it: its threads tell of themselves by `signal`. `memory`: the descriptor of
-    /// its memory, which was opened before the patches were planned. `waits`: a thread that came by stands until the next
-    /// hit is asked for, for `limit` seconds at most. Raises OSError (its errno tells why; EILSEQ: the code is not what it was),
-    /// TimeoutError, KeyboardInterrupt; the process then runs as before.
+    /// Patch a process and follow it. Its threads report themselves by `signal`.
+    ///
+    /// `memory`: a descriptor of its memory, opened before the patches were planned. `waits`: a reporting thread stays
+    /// stopped until the next hit is asked for, for at most `limit` seconds. Raises OSError (with errno; EILSEQ: the
+    /// code has changed), TimeoutError, KeyboardInterrupt; the process then runs as before.
     #[staticmethod]
     fn of_process(
         py: Python<'_>,
@@ -190,9 +194,9 @@ impl Follower {
         Ok(Follower(watched(py, None, follow)?))
     }
 
-    /// Starts the command of these `words`, and follows it and all that it starts: each of their system calls `numbers`,
-    /// which are the places. They run on when this ends. Raises OSError (its errno tells why it cannot be started),
-    /// ValueError, KeyboardInterrupt.
+    /// Start the command `words`, and follow it and all its child processes: each of their system calls `numbers`,
+    /// which are the places. They keep running when this ends. Raises OSError (with errno, if the command cannot be
+    /// started), ValueError, KeyboardInterrupt.
     #[staticmethod]
     fn of_program(
         py: Python<'_>,
@@ -212,8 +216,8 @@ impl Follower {
         Ok(Follower(watched(py, None, follow)?))
     }
 
-    /// Sees each of the system calls `numbers`, which are the places, of a process whose threads do not stand for it. `stacks`:
-    /// with the bytes at their stack pointers. Raises OSError (its errno tells why), KeyboardInterrupt.
+    /// Follow the system calls `numbers`, which are the places, of a process whose threads are not stopped. `stacks`:
+    /// include the bytes at their stack pointers. Raises OSError (with errno), ValueError, KeyboardInterrupt.
     #[staticmethod]
     fn of_tracepoint(
         py: Python<'_>,
@@ -230,27 +234,27 @@ impl Follower {
         Ok(Follower(watched(py, None, follow)?))
     }
 
-    /// The next thread that comes by, once that of the last hit was let go on; None when there was none for `seconds`, or
-    /// nothing more will come. Raises KeyboardInterrupt.
+    /// Let the thread of the last hit continue, and return the next hit; None if there was none for `seconds`, or there
+    /// will be no more. Raises KeyboardInterrupt.
     fn next(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<PlaceHit>> {
         let wait = Duration::try_from_secs_f64(seconds.clamp(0.0, 1e6)).unwrap_or_default();
         Ok(watched(py, None, |watcher| self.0.next(watcher, wait))?.map(PlaceHit::from))
     }
 
-    /// Tells of nothing more, and waits for the end of a program that was started, and of all that it started; whether that
-    /// came within so many seconds. Raises KeyboardInterrupt.
+    /// Stop reporting, and wait for the end of the started program and all its child processes. Return whether they
+    /// ended within `seconds`. Raises KeyboardInterrupt.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let wait = Duration::try_from_secs_f64(seconds.clamp(0.0, 1e6)).unwrap_or_default();
         watched(py, None, |watcher| self.0.wait(watcher, wait))
     }
 
-    /// Takes the patches out and lets the process go; a program that was started runs on. A second call does nothing.
+    /// Remove the patches and release the process. A started program keeps running. A second call does nothing.
     fn end(&self, py: Python<'_>) {
         py.detach(|| self.0.end());
     }
 
-    /// Why nothing more comes: "asked", "gone" (the process has ended) or "exec" (it runs another program); "" while
-    /// something may.
+    /// Why there are no more hits: "asked", "gone" (the process has ended) or "exec" (it runs another program). ""
+    /// while there may be more.
     #[getter]
     fn finish(&self) -> &'static str {
         match self.0.finish() {
@@ -261,57 +265,58 @@ impl Follower {
         }
     }
 
-    /// Whether the patches could not be taken out by `end`, because of a thread that sleeps uninterruptibly: a process of
-    /// ours does it once it can.
+    /// Whether `end` could not remove the patches, because a thread is in uninterruptible sleep. Another process of
+    /// gdbheap then removes them as soon as it can.
     #[getter]
     fn is_unrestored(&self) -> bool {
         self.0.is_unrestored()
     }
 
-    /// A descriptor that poll(2) reports once a thread was seen.
+    /// A descriptor that poll(2) reports as readable when a thread was seen.
     #[getter]
     fn descriptor(&self) -> i32 {
         self.0.descriptor()
     }
 
-    /// How many threads came by.
+    /// The number of hits.
     #[getter]
     fn hits(&self) -> u64 {
         self.0.hits()
     }
 
-    /// How many were lost because they came faster than they were asked for (`of_tracepoint`; known once it has ended).
+    /// The number of hits that were lost, because they came faster than they were fetched. Only for `of_tracepoint`;
+    /// known after the end.
     #[getter]
     fn lost(&self) -> u64 {
         self.0.lost()
     }
 
-    /// For how many seconds threads stood at places, all hits together.
+    /// For how many seconds threads were stopped at places, in all.
     #[getter]
     fn stood(&self) -> f64 {
         self.0.stood().as_secs_f64()
     }
 
-    /// For how many seconds the whole process stood, to put the patches in and to take them out.
+    /// For how many seconds the whole process was stopped, to insert and to remove the patches.
     #[getter]
     fn held(&self) -> f64 {
         self.0.held().as_secs_f64()
     }
 
-    /// The text of `/proc/PID/maps` while the process stood: when the patches were put in, and when they were taken out.
+    /// The text of `/proc/PID/maps` when the patches were inserted, and when they were removed.
     #[getter]
     fn maps(&self) -> (Vec<u8>, Vec<u8>) {
         let [before, after] = self.0.maps();
         (before, after)
     }
 
-    /// The process that was started; None before.
+    /// The id of the started process; None before.
     #[getter]
     fn started(&self) -> Option<i32> {
         self.0.started()
     }
 
-    /// How the program that was started ended, as os.wait gives it; None before.
+    /// The exit status of the started program, as os.wait returns it; None before.
     #[getter]
     fn status(&self) -> Option<i32> {
         self.0.status()

@@ -1,4 +1,4 @@
-//! glibc's malloc.
+//! glibc's malloc, for Python.
 
 use crate::memory::{Pages, Space};
 use crate::records::{records, Given};
@@ -19,42 +19,44 @@ records! {
 }
 
 answers! {
-    /// What a region has in each state, in the order of STATES.
+    /// The chunks of a region in each state, in the order of STATES.
     struct RegionTotals { arena: u32, start: u64, end: u64, states: Vec<Tally> }
 
-    /// What is trimmed of one region: free chunks with whole pages, what is released of them, and where the top chunk
-    /// starts after consolidation, 0 without one.
+    /// What trimming a region gives. `chunks`: free chunks with whole pages. `released`: what is released of them.
+    /// `top`: the start of the top chunk after consolidation, 0 if there is none.
     struct Trimmed of glibc::Trimmed { arena: u32, start: u64, end: u64, chunks: u64, released: Released, top: u64 }
 
     /// A free chunk, or several that malloc would merge: the address of the header, and the size.
     struct FreePiece { address: u64, size: u64 }
 
-    /// What one arena has for a request: the smallest piece that suffices, the largest that do not, the bytes of its top.
+    /// What one arena has for a request. `best`: the smallest free piece that is large enough. `short`: the largest
+    /// ones that are too small. `top`: the bytes of the top chunk.
     struct ArenaFit { arena: u32, best: Option<FreePiece>, short: Vec<FreePiece>, top: u64 }
 
-    /// What is in one bin of an arena; bin 0: free chunks that are in none.
+    /// The chunks in one bin of an arena. Bin 0: free chunks that are in no bin.
     struct BinTally { arena: u32, bin: u64, chunks: u64, bytes: u64 }
 
-    /// The chunks of one exact size by state, in the order of STATES: used, free, tcache and fast.
+    /// The number of chunks of one exact size in each state, in the order of STATES: used, free, tcache and fast.
     struct SizeCounts { size: u64, states: Vec<u64> }
 
-    /// A chunk by the address of its header.
+    /// A chunk, by the address of its header.
     struct ListedChunk { address: u64, size: u64, state: &'static str, arena: u32 }
 
-    /// How many chunks match and their bytes, and the first of them in order.
+    /// The number of chunks that match and their bytes, and the first of them in order.
     struct ChunkList { count: u64, bytes: u64, rows: Vec<ListedChunk> }
 
-    /// How many entries of a thread cache's list were taken, and where the link of the last one leads.
+    /// The number of entries that were taken from the list of a thread cache, and the link of the last entry.
     struct TakenList { entries: u64, end: u64 }
 
-    /// A chunk with a mapping of its own: where the mapping begins, the chunk's header, and the bytes mapped.
+    /// A chunk with its own mapping. `base`: the start of the mapping. `chunk`: the address of the chunk's header.
+    /// `size`: bytes mapped.
     struct MappedRow { base: u64, chunk: u64, size: u64 }
 
-    /// What an arena's bins and fast bins hold, and the bytes of whole pages inside the chunks of its bins.
+    /// The chunks in the bins and fast bins of an arena. `whole`: bytes of whole pages inside the chunks of the bins.
     struct FreeLists { chunks: u64, bytes: u64, whole: u64 }
 
-    /// An arena of a process that runs: the bytes of its top chunk, None without one; `listed` None where it was not asked
-    /// for, was not the same twice, or is longer than was allowed.
+    /// An arena of a process that may be running. `top`: the bytes of its top chunk, None if there is none. `listed`:
+    /// None if it was not asked for, changed between two readings, or is longer than allowed.
     struct RunningArena {
         next: u64,
         system: u64,
@@ -65,11 +67,11 @@ answers! {
         listed: Option<FreeLists>,
     }
 
-    /// A run of list heads: the address of the first pair of pointers, and how many pairs there are.
+    /// A run of list heads: the address of the first pair of pointers, and the number of pairs.
     struct HeadRun { address: u64, pairs: usize }
 }
 
-/// Every block of every arena of a target.
+/// Every chunk of every arena of a target.
 #[pyclass(frozen)]
 pub struct Chunks(pub Arc<glibc::Chunks>);
 
@@ -77,7 +79,7 @@ fn region_totals(totals: &glibc::RegionTotals) -> RegionTotals {
     RegionTotals { arena: totals.arena, start: totals.start, end: totals.end, states: all(totals.states) }
 }
 
-/// A chunk as the program sees it.
+/// A chunk as the program sees it: without its header.
 fn inside((address, size, state): (u64, u64, &'static str)) -> Block {
     Block { address: address + CHUNK_HEADER, size, state }
 }
@@ -105,34 +107,35 @@ impl Chunks {
 
 #[pymethods]
 impl Chunks {
-    /// A row for each region.
+    /// Return one row for each region.
     fn totals(&self, py: Python<'_>) -> Vec<RegionTotals> {
         py.detach(|| self.0.totals().iter().map(region_totals).collect())
     }
 
-    /// The block whose bytes hold each address, from its header on, or None outside every region. A chunk holds what malloc_usable_size says: from its size word to after the next chunk's prev_size.
+    /// Return the block at each address, None outside every region. A chunk covers what malloc_usable_size() says: from
+    /// its size word to the end of the next chunk's prev_size.
     fn find_many(&self, addresses: Vec<u64>) -> Vec<Option<Block>> {
         addresses.iter().map(|address| self.0.find(*address).map(block)).collect()
     }
 
-    /// The arena of the region that holds `address`.
+    /// Return the arena of the region that contains `address`.
     fn arena_of(&self, address: u64) -> Option<u32> {
         self.0.arena_of(address)
     }
 
-    /// Maximal runs of free chunks (bins, fast bins and thread caches) of at least `minimum` bytes.
+    /// Return the maximal runs of free chunks (in bins, fast bins and thread caches) of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> Vec<Hole> {
         py.detach(|| self.0.holes(minimum).into_iter().map(|hole| self.hole(hole)).collect())
     }
 
-    /// Damage met by the walk.
+    /// Damage that the walk met.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(self.0.damage())
     }
 }
 
-/// Chunks in use with a mapping of their own, each [chunk, end), in any order.
+/// Used chunks with their own mapping, each [chunk, end), in any order.
 #[pyclass(frozen)]
 pub struct Mapped(pub Arc<glibc::Mapped>);
 
@@ -144,13 +147,13 @@ impl Mapped {
     }
 }
 
-/// Which bin each free chunk is in.
+/// The bin of each free chunk.
 #[pyclass(frozen)]
 pub struct Bins(glibc::Bins);
 
 #[pymethods]
 impl Bins {
-    /// Every bin that is not empty.
+    /// Return every bin that is not empty.
     fn rows(&self) -> Vec<BinTally> {
         let row = |(arena, bin, tally): (u32, u64, allocators::Tally)| {
             let allocators::Tally { count: chunks, bytes } = tally;
@@ -159,22 +162,22 @@ impl Bins {
         self.0.rows().into_iter().map(row).collect()
     }
 
-    /// The bin of each free chunk; None for what is no free chunk, 0 for one that is in no bin.
+    /// Return the bin of each chunk: 0 for a free chunk that is in no bin, None if there is no free chunk.
     fn find_many(&self, chunks: Vec<u64>) -> Vec<Option<u8>> {
         chunks.iter().map(|chunk| self.0.find(*chunk)).collect()
     }
 
-    /// What is wrong with links and flags.
+    /// Wrong links and flags.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 }
 
-/// Walks every stretch. `caches`: the lists of all thread caches by their first entry, how many there are and their
-/// chunks' size, 0: any. `collects`: whether the links of free chunks are kept, which `follow_bins` else walks for once
-/// more. Returns what was taken of each list too.
-/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Walk the chunks of all stretches. `caches`: the lists of all thread caches: the first entry, the number of entries,
+/// and the size of their chunks (0: any). `collects`: whether to keep the links of free chunks; otherwise `follow_bins`
+/// walks again. Returns also what was taken from each list. Raises KeyboardInterrupt, and whatever `progress(done,
+/// total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, stretches, caches, safe_linking, collects, progress=None))]
 pub fn walk_chunks(
@@ -194,8 +197,8 @@ pub fn walk_chunks(
     Ok((Chunks(Arc::new(chunks)), taken.into_iter().map(row).collect()))
 }
 
-/// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena; 0: not looked at.
-/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Follow the bins of every arena. `heads`: the address of `malloc_state.bins` of each arena, by arena; 0 skips the
+/// arena. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (space, chunks, heads, progress=None))]
 pub fn follow_bins(
@@ -208,20 +211,20 @@ pub fn follow_bins(
     watched(py, progress, |watcher| glibc::follow_bins(watcher, &space.0, &chunks.0, &heads)).map(Bins)
 }
 
-/// The size of the smallest chunk that is sorted into each bin; 0 for 0, which is no bin, and for the unsorted one.
+/// Return the size of the smallest chunk of each bin; 0 for bin 0, which does not exist, and for the unsorted bin.
 #[pyfunction]
 pub fn least_sizes() -> Vec<u64> {
     glibc::least_sizes()
 }
 
-/// A row for each exact size of used and free chunks, ascending.
+/// Count used and free chunks of each exact size, ascending.
 #[pyfunction]
 pub fn count_sizes(py: Python<'_>, chunks: &Chunks) -> Vec<SizeCounts> {
     let row = |(size, states): (u64, glibc::Counts)| SizeCounts { size, states: states.to_vec() };
     py.detach(|| glibc::count_sizes(&chunks.0).into_iter().map(row).collect())
 }
 
-/// The chunks that are wanted, in order and cut to `top`. Raises ValueError for an unknown order.
+/// Return the chunks that match `wanted`, ordered, at most `top`. Raises ValueError for an unknown order.
 #[pyfunction]
 #[pyo3(signature = (chunks, wanted, order, top=None))]
 pub fn list_chunks(
@@ -236,21 +239,21 @@ pub fn list_chunks(
     Ok(ChunkList { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(listed).collect() })
 }
 
-/// What each arena has for a request whose chunk has `need` bytes; of the pieces that are too small the `most` largest.
-/// `with_fast`: as after malloc_consolidate(), which merges what is in fast bins with its neighbours.
+/// Return what each arena has for a request that needs a chunk of `need` bytes, and the `most` largest pieces that are
+/// too small. `with_fast`: as after malloc_consolidate(), which merges chunks of fast bins with their neighbours.
 #[pyfunction]
 pub fn find_fits(py: Python<'_>, chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<ArenaFit> {
     py.detach(|| glibc::find_fits(&chunks.0, need, with_fast, most).into_iter().map(arena_fit).collect())
 }
 
-/// The chunks and bytes on each list of a thread cache.
+/// Return the number and the bytes of the chunks on each list of a thread cache.
 #[pyfunction]
 pub fn sum_lists(space: &Space, chunks: &Chunks, lists: Given<Vec<CacheList>>, safe_linking: bool) -> Vec<Tally> {
     let lists: Vec<(u64, u64)> = lists.0.iter().map(|list| (list.first, list.entries)).collect();
     all(glibc::sum_lists(&space.0, &chunks.0, &lists, safe_linking))
 }
 
-/// A row for each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
+/// Return what trimming each region gives. `kept`: ascending ranges whose pages the kernel keeps (locked memory).
 #[pyfunction]
 pub fn trim_chunks(
     py: Python<'_>,
@@ -263,8 +266,8 @@ pub fn trim_chunks(
     py.detach(|| all(glibc::trim_chunks(&chunks.0, machine.0.page, pages, &kept)))
 }
 
-/// The arena at `address` of a process that may run; None where it cannot be read. Its free lists are followed if they
-/// have at most `most` chunks, not at all with 0.
+/// Read the arena at `address` of a process that may be running; None if it cannot be read. Its free lists are followed
+/// up to `most` chunks; 0 does not follow them.
 #[pyfunction]
 pub fn look_at_arena(
     py: Python<'_>,
@@ -279,15 +282,15 @@ pub fn look_at_arena(
     Some(RunningArena { next, system, peak, top, locked, noncontiguous, listed })
 }
 
-/// Runs of at least `least` consecutive list heads in [start, end).
-/// Some pairs inside a run may be out of order: damage must not hide the whole.
+/// Return runs of at least `least` consecutive list heads in [start, end). Some pairs inside a run may be damaged: they
+/// must not hide the whole run.
 #[pyfunction]
 pub fn find_list_heads(py: Python<'_>, space: &Space, start: u64, end: u64, least: usize) -> Vec<HeadRun> {
     let row = |(address, pairs)| HeadRun { address, pairs };
     py.detach(|| list_heads(&space.0, start, end, least).into_iter().map(row).collect())
 }
 
-/// The mmapped chunks in a range, which begins where a mapping of somebody else ends.
+/// Return the mmapped chunks in `ranges`. A range begins where another owner's mapping ends.
 #[pyfunction]
 pub fn find_mmapped(
     py: Python<'_>,
@@ -300,22 +303,24 @@ pub fn find_mmapped(
     Ok(found.into_iter().map(row).collect())
 }
 
-/// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
-/// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
-/// A range may begin with one inside a page; after each one of them, `foreign` bytes are searched in steps of 16.
+/// Return the `(start, end)` of the extents of a main arena that had to grow without `sbrk`: an extent is page-aligned
+/// and begins with a chunk that has nothing before it, and the walk from there ends at a double fencepost at the end of
+/// a page, or at `top`.
+///
+/// A range may begin with an extent inside a page. After each extent, `foreign` bytes are searched in steps of 16.
 #[pyfunction]
 pub fn find_extents(py: Python<'_>, space: &Space, ranges: Vec<Range>, top: u64, foreign: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_extents(watcher, &space.0, &ranges, top, foreign))
 }
 
-/// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
-/// it, and a double fencepost or the end of `top` after the last one.
+/// Return the `(start, end)` of possible extents of exactly `size` bytes, by their ends alone: page-aligned, a first
+/// chunk with nothing before it, and a double fencepost or the end of `top` after the last chunk.
 #[pyfunction]
 pub fn find_fenced(py: Python<'_>, space: &Space, ranges: Vec<Range>, size: u64, top: u64) -> PyResult<Vec<Range>> {
     watched(py, None, |watcher| glibc::find_fenced(watcher, &space.0, &ranges, size, top))
 }
 
-/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`.
+/// Return the blocks in [start, end) that are used or in a thread cache, at most `most`.
 #[pyfunction]
 pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<Member> {
     let row = |(address, size, used)| Member { address, size, used };

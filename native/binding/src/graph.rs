@@ -1,4 +1,4 @@
-//! The reference graph of a target.
+//! The reference graph of a target, for Python.
 
 use crate::heaps::Heaps;
 use crate::records::{records, Given};
@@ -29,29 +29,31 @@ records! {
 }
 
 answers! {
-    /// What a number stands for. Place: block, static or root. The address is a block's first byte, a static type's, or a
-    /// root's place in the list that was given. Kind: object, idle (on a free list), buffer or unknown; the type address is
-    /// 0 for what is no object.
+    /// A node of the graph. `place`: "block", "static" (a static type) or "root". `address`: the first byte of the
+    /// block or of the static type, or the index of the root in the list that was passed in. `size`: bytes of a block,
+    /// else 0. `kind`: "object", "idle" (an object on a free list), "buffer" or "unknown". `type_address`: 0 if the
+    /// node is not an object.
     struct GraphNode of NodeRow { place: &'static str, address: u64, size: u64, type_address: u64, kind: &'static str }
 
-    /// An edge of a node. Strength: 0 exact, 1 likely, 2 doubtful, 3 stray.
+    /// An edge to the node `target`. `strength`: 0 exact, 1 likely, 2 doubtful, 3 stray.
     struct Edge { target: u32, strength: u32 }
 
-    /// An edge to one of several nodes.
+    /// An edge from `source` to `target`, one of the nodes that were asked about. `strength` as in Edge.
     struct Referrer { source: u32, target: u32, strength: u32 }
 
-    /// A node by number, and bytes: its own, or those that it retains.
+    /// The number of a node, and bytes: its own size, or what it retains.
     struct NodeBytes { id: u32, bytes: u64 }
 
-    /// How many blocks match and their bytes, and the largest of them.
+    /// The number of blocks that match and their bytes, and the largest of them.
     struct LargestBlocks { count: u64, bytes: u64, rows: Vec<NodeBytes> }
 
-    /// The objects of one type, their bytes, and what would be free if all of them went.
+    /// The objects of one type: their number, their own bytes, and the bytes that removing all of them would free.
     struct RetainedByType of graph::RetainedByType { type_address: u64, count: u64, bytes: u64, retained: u64 }
 
-    /// Why some blocks are not free. Group: cycles, lost_references, lost_blocks or doubtful. Kind: of cycles collectable,
-    /// likely, frozen, untracked or finalizer; of lost blocks nothing or circle; else reference or weak. `count`: how many
-    /// cycles or heads; `nodes`: some objects of one cycle, which has `length`.
+    /// Why some blocks are not free. `group`: "cycles", "lost_references", "lost_blocks" or "doubtful". `kind`: for
+    /// cycles "collectable", "likely", "hidden", "frozen", "untracked" or "finalizer"; for lost blocks "nothing"
+    /// (nothing points to them) or "circle"; else "reference" or "weak". `count`: the number of cycles or of heads.
+    /// `nodes`: some objects of one cycle, which has `length` objects in all.
     struct Cause of graph::Cause {
         group: &'static str,
         kind: &'static str,
@@ -61,9 +63,10 @@ answers! {
         length: u64,
     }
 
-    /// Blocks of one type and size with one cause, by its place; the type is 0 for what is no object. `is_head`: whether
-    /// these are what the cause is about, and not what hangs on it; `bytes` are their own, `buffers` those that belong to
-    /// them, `addresses` some of theirs.
+    /// Unreachable blocks of one type and size with the same cause. `cause`: its index in Unreachable.causes.
+    /// `is_head`: True for the blocks that the cause is about, False for blocks that are only reachable from those.
+    /// `type_address`: 0 for what is not an object. `bytes`: of the blocks themselves. `buffers`: bytes of the buffers
+    /// that belong to them. `addresses`: of some of the blocks.
     struct Lost of graph::Lost {
         cause: u32,
         is_head: bool,
@@ -75,11 +78,12 @@ answers! {
         addresses: Vec<u64>,
     }
 
-    /// What no root keeps alive, and why.
+    /// Blocks that no root keeps alive, and the causes.
     struct Unreachable { causes: Vec<Cause>, rows: Vec<Lost> }
 
-    /// A lost block to which no other lost block leads, or one of a circle to which nothing else does; how many blocks
-    /// would be free with it, itself included, and their bytes. The type is 0 where it is not known.
+    /// A lost block to which no other lost block points, or one block of a circle to which no other lost block points
+    /// (`in_circle`). `count` and `retained`: the number and the bytes of the blocks that would be free with it, itself
+    /// included. `type_address`: 0 if unknown.
     struct Head of graph::Head {
         address: u64,
         size: u64,
@@ -89,42 +93,52 @@ answers! {
         in_circle: bool,
     }
 
-    /// How many heads there are, and those that retain most.
+    /// The number of heads, and those that retain most.
     struct Heads { count: u64, rows: Vec<Head> }
 
-    /// Blocks of one type, or of one size where the type is 0. Kind: as of a GraphNode.
+    /// Blocks of one type, or of one size if the type is unknown (`type_address` is 0). `kind`: as in GraphNode, or
+    /// "structure" (a known structure of C code; `type_address` is then the number of its kind).
     struct Grouped of graph::Grouped { type_address: u64, kind: &'static str, size: u64, count: u64, bytes: u64 }
 
-    /// A group of blocks, and what would be free if all of them went.
+    /// A group of blocks, and the bytes that removing all of them would free.
     struct RetainedByGroup of graph::RetainedByGroup { group: Grouped, retained: u64 }
 
-    /// A group of blocks with one label, 2^32 - 1 for what nothing leads to.
+    /// A group of blocks with one label; the label is 2^32 - 1 for unreachable blocks.
     struct Labelled of graph::Labelled { label: u32, group: Grouped }
 
-    /// Objects of one type that several hold, their bytes, and what would be free without each of them, added up.
+    /// Objects of one type that several objects keep alive together. `bytes`: their own bytes. `retained`: the sum of
+    /// what removing each of them alone would free.
     struct Several of graph::Several { type_address: u64, count: u64, bytes: u64, retained: u64, examples: Vec<u32> }
 
-    /// Blocks of C code that an owner has, what would be free without each of them, added up, and the largest of them.
+    /// Blocks of C code of one owner, each kept alive by several objects. `bytes`: the sum of what removing each block
+    /// alone would free. `examples`: the largest blocks.
     struct SharedBlocks of graph::SharedBlocks { owner: u32, bytes: u64, examples: Vec<u32> }
 
-    /// A node that leads to what a holder has, the first node there, and the bytes that are reached so.
+    /// A node `id` that points to what a holder has: the first node that it points to there, and the bytes that it
+    /// reaches so.
     struct Other of graph::Other { id: u32, target: u32, bytes: u64 }
 
-    /// What some nodes hold, how much of it would be free without them, who else leads to the rest, and who refers to one
-    /// of the nodes beside the one before it on its chain: (referrer, node).
+    /// What some nodes hold. `bytes`: all that they hold. `retained`: the part that removing the nodes would free.
+    /// `others`: nodes that keep the rest alive. `aliases`: (referrer, node) for each reference to one of the nodes,
+    /// except the one on its chain.
     struct AlsoHeld { bytes: u64, retained: u64, others: Vec<Other>, aliases: Vec<(u32, u32)> }
 
-    /// A node right below a labelled one, with what hangs on it, and the way down to where the bytes part.
+    /// A node right below a labelled node. `bytes`: what hangs on it. `way`: the path down to where the bytes split up.
     struct Branch of graph::Branch { id: u32, bytes: u64, way: Vec<u32> }
 
-    /// Objects of one type, with their buffers.
+    /// Objects of one type, with their buffers: their number and their bytes.
     struct KeptPart of graph::KeptPart { type_address: u64, count: u64, bytes: u64 }
 
-    /// An object that keeps bytes alive, or leads to one that does, by its place among all that were looked at, the roots
-    /// first. `above`: the nearest that leads to it, itself for a root; bytes that are proven to go with it, in so many
-    /// blocks; `holder`: the object without which it would go, where one is proven; `others`: references to it beside one of
-    /// `above` and those of what it keeps itself; the types that have the bytes, most first; the large blocks among them,
-    /// [start, end).
+    /// An object that keeps bytes alive, or points to one that does.
+    ///
+    /// - `id`: its index among all nodes that were visited; the roots come first.
+    /// - `above`: the nearest node that points to it; a root's own `id` for a root.
+    /// - `bytes`, `count`: the bytes that are proven to go with it, and the number of their blocks.
+    /// - `holder`: the object that keeps it alive; None if no single one is proven.
+    /// - `others`: the number of references to it, without the one from `above` and those from objects that it keeps
+    ///   alive itself.
+    /// - `parts`: the types that have the bytes, largest first.
+    /// - `large`: the large blocks among the bytes, as [start, end).
     struct KeptNode {
         id: u32,
         above: u32,
@@ -138,10 +152,10 @@ answers! {
         large: Vec<(u64, u64)>,
     }
 
-    /// What reference counts prove, once `looked` blocks were looked at. `is_done`: nothing is left to be looked at.
+    /// What reference counts prove after `looked` blocks were visited. `is_done`: nothing is left to visit.
     struct Kept { nodes: Vec<KeptNode>, looked: u64, is_done: bool }
 
-    /// How many nodes a node leads to, and the largest of them.
+    /// The number of nodes that a node points to, and the largest of them.
     struct Targets { count: u64, rows: Vec<NodeBytes> }
 }
 
@@ -149,9 +163,9 @@ fn node_bytes((id, bytes): (u32, u64)) -> NodeBytes {
     NodeBytes { id, bytes }
 }
 
-/// Nodes after one another, as plain columns: eight bytes each for addresses (a block's first byte, a static type's, a root's
-/// place) and sizes, four for the numbers of types from 1 on (0 for what is no object) and for how many edges each has, one
-/// for kinds: unknown, object, idle, buffer.
+/// Consecutive nodes as columns of little-endian numbers. `addresses` (a block's first byte, a static type's address,
+/// or a root's index) and `sizes`: 8 bytes each. `types` (numbered from 1; 0 if the node is not an object) and `edges`
+/// (how many each node has): 4 bytes each. `kinds`: 1 byte each (0 unknown, 1 object, 2 idle, 3 buffer).
 #[pyclass(frozen)]
 pub struct NodeColumns(graph::NodeColumns);
 
@@ -183,12 +197,12 @@ impl NodeColumns {
     }
 }
 
-/// The bytes that hang on each node of a graph, without those of the seeds below it.
+/// The bytes that hang on each node of a graph, except what hangs on seeds below the node.
 #[pyclass]
 pub struct Hanging(graph::Hanging);
 
-/// Edges after one another, as plain columns: four bytes each for the numbers of both nodes and for the strength. `next`: the
-/// first node whose edges are not among them.
+/// The edges of consecutive nodes as columns of little-endian numbers, 4 bytes each: `sources`, `targets` and
+/// `strengths`. `next`: the first node whose edges are not included.
 #[pyclass(frozen)]
 pub struct EdgeColumns(graph::EdgeColumns);
 
@@ -215,7 +229,7 @@ impl EdgeColumns {
     }
 }
 
-/// What each node of a graph retains.
+/// The bytes that each node of a graph retains.
 #[pyclass(frozen)]
 pub struct NodesRetained(pub(crate) Vec<u64>);
 
@@ -223,15 +237,17 @@ pub struct NodesRetained(pub(crate) Vec<u64>);
 #[pyclass(frozen)]
 pub struct Graph(pub(crate) graph::Graph);
 
-/// The addresses of static types, ascending: what looks like one in the data of loaded objects.
+/// Return the addresses of what looks like static types in the data of loaded objects, ascending.
 #[pyfunction]
 pub fn static_types(py: Python<'_>, heaps: &Heaps, layout: Given<TypeLayout>) -> PyResult<Vec<u64>> {
     watched(py, None, |watcher| graph::static_types(watcher, heaps.0.lend(), &layout.0))
 }
 
-/// Reads all edges. `statics`: static types, and `linked`: tables of the dynamic linker, both ascending; `structures`: what
-/// blocks of C code are (a group of these has the kind `structure`); `is_partial`: memory that may lead to blocks is not there. Raises MemoryError,
-/// OverflowError where there are more than 2^30 blocks or 2^32 edges, KeyboardInterrupt and whatever
+/// Read all edges of a target with Python objects.
+///
+/// `statics`: static types, ascending. `linked`: tables of the dynamic linker, ascending. `structures`: what blocks of
+/// C code are; groups of such blocks have the kind "structure". `is_partial`: memory that may point to blocks is
+/// absent. Raises MemoryError, OverflowError for more than 2^30 blocks or 2^32 edges, KeyboardInterrupt, and whatever
 /// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, statics, roots, linked, structures=None, progress=None, is_partial=false))]
@@ -264,9 +280,12 @@ pub fn draw_graph(
     watched(py, progress, draw).map(Graph)
 }
 
-/// What the objects that modules and frames lead to keep alive, as far as reference counts prove it without the whole graph.
-/// Of `roots` those with addresses are followed. About `most` blocks are looked at, in so many `seconds` of CPU time at most;
-/// returned are nodes with at least `minimum` bytes. Raises MemoryError, KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return what the objects that modules and frames point to keep alive, as far as reference counts prove it without the
+/// whole graph.
+///
+/// Only the known references (`pointers`) of `roots` are followed. Visits about `most` blocks, and takes at most
+/// `seconds` of CPU time. Returns nodes with at least `minimum` bytes. Raises MemoryError, KeyboardInterrupt, and
+/// whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, graph, roots, most, seconds, minimum, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -304,10 +323,12 @@ impl From<graph::KeptNode> for KeptNode {
     }
 }
 
-/// The graph of a target without objects: every word of a block that leads into another one is an edge, exact where
-/// something begins there, likely in the last word of a block, doubtful elsewhere. Of `roots` the phase is 0 for static data
-/// and what belongs to threads, 1 for stacks and registers. A block's type is the number of its kind among those of
-/// `structures`. `linked` and what it raises: as `draw_graph`.
+/// Draw the graph of a target without Python objects: every word of a block that points into another block is an edge.
+///
+/// An edge is exact if the word points to the beginning of something, likely if it is the last word of its block, and
+/// doubtful otherwise. The phase of each of `roots` is 0 for static data and for what belongs to threads, 1 for stacks
+/// and registers. The type of a block is the number of its kind in `structures`. For `linked` and the exceptions, see
+/// `draw_graph`.
 #[pyfunction]
 #[pyo3(signature = (heaps, tables, roots, linked, structures=None, progress=None, is_partial=false, hidden=Vec::new()))]
 #[allow(clippy::too_many_arguments)]
@@ -361,114 +382,119 @@ impl Graph {
         self.0.edge_count()
     }
 
-    /// Whether something is missing from the graph, so that what nodes retain is the least that is proven.
+    /// Whether part of the graph is missing. What nodes retain is then only a lower bound.
     #[getter]
     fn is_cut(&self) -> bool {
         self.0.is_cut()
     }
 
-    /// Bytes that were wanted while it was drawn, and could not be read.
+    /// The bytes that could not be read while the graph was drawn.
     #[getter]
     fn unread(&self) -> u64 {
         self.0.unread()
     }
 
-    /// Bytes of the blocks that nothing is proven to hold and that hold nothing; 0 where the graph is whole.
+    /// Return the bytes of blocks that are not proven to be held and hold nothing themselves; 0 if the graph is
+    /// complete.
     fn not_examined(&self, py: Python<'_>) -> PyResult<u64> {
         watched(py, None, |watcher| self.0.not_examined(watcher))
     }
 
-    /// The number of the first node that is no block.
+    /// The number of the first node that is not a block.
     #[getter]
     fn blocks_end(&self) -> u32 {
         self.0.blocks_end()
     }
 
-    /// The nodes from a number on, at most `most`.
+    /// Return at most `most` nodes, from the number `start` on.
     fn node_columns(&self, start: u32, most: usize) -> NodeColumns {
         NodeColumns(self.0.node_columns(start, most))
     }
 
-    /// The edges of the nodes [start, end), all of each node, until there are at least `least` or none are left.
+    /// Return the edges of the nodes [start, end). Stops after the node with which there are at least `least` edges.
     fn edge_columns(&self, start: u32, end: u32, least: usize) -> EdgeColumns {
         EdgeColumns(self.0.edge_columns(start, end, least))
     }
 
-    /// Whether each of these edges keeps its target alive, as what nodes retain is counted: a byte each, 0 or 1.
+    /// Return one byte for each edge: 1 if it keeps its target alive in the computation of retained sizes, else 0.
     fn counted<'py>(&self, py: Python<'py>, edges: &EdgeColumns) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &watched(py, None, |watcher| self.0.counted(watcher, &edges.0))?))
     }
 
-    /// The addresses of nodes, eight bytes each, by their numbers, four bytes each. Raises ValueError for a number that is
-    /// none.
+    /// Return the addresses (8 bytes each) of the nodes with these numbers (4 bytes each). Raises ValueError for an
+    /// invalid number.
     fn addresses_of<'py>(&self, py: Python<'py>, numbers: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.0.addresses_of(numbers).map_err(raised)?))
     }
 
-    /// The number of the block that holds `address`, or of the static type there; None elsewhere.
+    /// Return the number of the block that holds `address`, or of the static type there; None if there is neither.
     fn find(&self, address: u64) -> Option<u32> {
         self.0.find(address)
     }
 
-    /// What a number stands for.
+    /// Return the node with this number.
     fn node(&self, id: u32) -> PyResult<GraphNode> {
         self.row(id)
     }
 
-    /// What several numbers stand for.
+    /// Return the nodes with these numbers.
     fn nodes_of(&self, ids: Vec<u32>) -> PyResult<Vec<GraphNode>> {
         ids.into_iter().map(|id| self.row(id)).collect()
     }
 
-    /// The node's edges.
+    /// Return the edges of a node.
     fn edges(&self, id: u32) -> PyResult<Vec<Edge>> {
         let edge = |(target, strength)| Edge { target, strength };
         Ok(self.0.edges(id).map_err(raised)?.into_iter().map(edge).collect())
     }
 
-    /// Who points to any of `ids`, by source. Looks at all edges.
+    /// Return the edges to any of `ids`, by source. Goes through all edges.
     fn referrers(&self, py: Python<'_>, ids: HashSet<u32>) -> PyResult<Vec<Referrer>> {
         let row = |(source, target, strength)| Referrer { source, target, strength };
         Ok(watched(py, None, |watcher| self.0.referrers(watcher, &ids))?.into_iter().map(row).collect())
     }
 
-    /// A shortest chain from a root to the node, the node last, or the `last` nodes of it; empty if it is unreachable.
+    /// Return a shortest chain from a root to the node, the node last; only its `last` nodes if given. Empty if the
+    /// node is unreachable.
     #[pyo3(signature = (id, last=None))]
     fn chain(&self, py: Python<'_>, id: u32, last: Option<usize>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.chain(watcher, id, last))
     }
 
-    /// The owner of each of `ids`: the number of an object or a root, its own where it is one; 2^32 - 1: nobody's.
+    /// Return the number of the owner of each of `ids`: an object or a root, which owns itself. 2^32 - 1: no owner.
     #[pyo3(signature = (ids, progress=None))]
     fn owners_of(&self, py: Python<'_>, ids: Vec<u32>, progress: Option<Report>) -> PyResult<Vec<u32>> {
         watched(py, progress, |watcher| self.0.owners_of(watcher, &ids))
     }
 
-    /// In which phase each of `ids` was reached (native/core/src/graph/tree.rs); 7: in none.
+    /// Return the phase in which each of `ids` was reached (see native/core/src/graph/tree.rs); 7 if it is unreachable.
     fn phases(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u8>> {
         watched(py, None, |watcher| self.0.phases(watcher, &ids))
     }
 
-    /// The nodes without which the node would not be reached, the outermost first, the node last; of many the first and
-    /// the last `ends`.
+    /// Return the dominators of a node, outermost first, the node last. If `ends` is given, only that many from each
+    /// end of a longer chain.
     #[pyo3(signature = (id, ends=None))]
     fn dominator_chain(&self, py: Python<'_>, id: u32, ends: Option<usize>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.dominator_chain(watcher, id, ends))
     }
 
-    /// Bytes that each of `ids` retains: its own and those of all that it dominates.
+    /// Return the bytes that each of `ids` retains: its own and those of all nodes that it dominates.
     fn retained(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u64>> {
         watched(py, None, |watcher| self.0.retained(watcher, &ids))
     }
 
-    /// Bytes that each node retains, where nothing else is asked: what is found on the way is let go.
+    /// Return the bytes that each node retains, without keeping intermediate results. For when nothing else is asked of
+    /// the graph.
     fn retained_of_all(&self, py: Python<'_>) -> PyResult<NodesRetained> {
         Ok(NodesRetained(watched(py, None, |watcher| self.0.retained_of_all(watcher))?))
     }
 
-    /// The objects that retain most, first the most, without those in `without`. One of the same type as the object that keeps
-    /// it (unless that is in `open`), that retains as much, or only its own block, is folded into that one where it has a row;
-    /// others that retain their own block alone have rows from `least` bytes on.
+    /// Return the objects that retain most, largest first, except those in `without`.
+    ///
+    /// An object is folded into the object that keeps it alive, if that one has a row, and the inner one has the same
+    /// type (unless the outer one is in `open`), retains as much, or retains only its own block. Other objects that
+    /// retain only their own block have rows from `least` bytes on.
     #[pyo3(signature = (top, without, open, least))]
     fn top_retained(
         &self,
@@ -482,48 +508,51 @@ impl Graph {
         Ok(found.into_iter().map(node_bytes).collect())
     }
 
-    /// From each of `ids` the innermost object of the chain below it in which each retains what the one above it does.
+    /// Return, for each of `ids`, the innermost object below it that can be reached through objects which each retain
+    /// as much as the one above.
     fn innermost_equal(&self, py: Python<'_>, ids: Vec<u32>) -> PyResult<Vec<u32>> {
         watched(py, None, |watcher| self.0.innermost_equal(watcher, &ids))
     }
 
-    /// Of each type what would be free if all objects of the type went. Of more than `top` types those that retain most, and others that retain as much.
+    /// Return what removing all objects of a type would free, for each type. With `top`: only that many types, those
+    /// that retain most, and others that retain as much.
     #[pyo3(signature = (top))]
     fn retained_by_type(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByType>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_type(watcher, top))?))
     }
 
-    /// Bytes that would be free if all of a set of nodes went, for each set.
+    /// Return, for each set, the bytes that removing all of its nodes would free.
     fn retained_together(&self, py: Python<'_>, sets: Vec<Vec<u32>>) -> PyResult<Vec<u64>> {
         watched(py, None, |watcher| self.0.retained_together(watcher, &sets))
     }
 
-    /// The blocks of at least `minimum` bytes, largest first.
+    /// Return the blocks of at least `minimum` bytes, largest first, at most `top` of them.
     #[pyo3(signature = (minimum, top))]
     fn largest(&self, py: Python<'_>, minimum: u64, top: Option<usize>) -> LargestBlocks {
         let (all, rows) = py.detach(|| self.0.largest(minimum, top));
         LargestBlocks { count: all.count, bytes: all.bytes, rows: rows.into_iter().map(node_bytes).collect() }
     }
 
-    /// The objects of a type, by number.
+    /// Return the numbers of the objects of a type.
     fn objects_of(&self, type_address: u64) -> Vec<u32> {
         self.0.objects_of(type_address)
     }
 
-    /// The addresses of all types that have objects.
+    /// Return the addresses of all types that have objects.
     fn type_addresses(&self) -> Vec<u64> {
         self.0.type_addresses().to_vec()
     }
 
-    /// What nothing keeps alive, and blocks to which only weak words point, by cause, type and size, with at most `most`
-    /// addresses (of blocks) in each row.
+    /// Return the blocks that nothing keeps alive, or to which only weak evidence points, by cause, type and size. Each
+    /// row has at most `most` addresses of blocks.
     fn unreachable(&self, py: Python<'_>, most: usize, facts: Given<CollectorFacts>) -> PyResult<Unreachable> {
         let found = watched(py, None, |watcher| self.0.unreachable(watcher, most, &facts.0))?;
         Ok(Unreachable { causes: all(found.causes), rows: all(found.rows) })
     }
 
-    /// Where words lead to blocks that no root reaches, and to which: at odd places of `inside` (where blocks lie) and
-    /// `outside`, anywhere in `files`. None where such blocks have less than `least` bytes.
+    /// Return (address of a word, address of the unreachable block that it points to). Searches the unaligned words of
+    /// `inside` (memory of heaps) and `outside`, and every word of `files`. Returns nothing if unreachable blocks have
+    /// less than `least` bytes together, or if the graph is incomplete.
     fn hidden_words(
         &self,
         py: Python<'_>,
@@ -535,33 +564,33 @@ impl Graph {
         watched(py, None, |watcher| self.0.hidden_words(watcher, &inside, &outside, &files, least))
     }
 
-    /// The heads of what no root reaches, those first that retain most, at most `most` of them. None are told where there
-    /// are objects.
+    /// Return the heads among the blocks that no root reaches, those that retain most first, at most `most`. For a
+    /// graph without objects.
     fn lost_heads(&self, py: Python<'_>, most: usize) -> PyResult<Heads> {
         let (count, rows) = watched(py, None, |watcher| self.0.lost_heads(watcher, most))?;
         Ok(Heads { count, rows: all(rows) })
     }
 
-    /// What is in the retained set of a node, itself included, in groups.
+    /// Return what a node retains, itself included, in groups.
     fn kept_by(&self, py: Python<'_>, id: u32) -> PyResult<Vec<Grouped>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by(watcher, id))?))
     }
 
-    /// Of each group what would be free if all of its blocks went. Of more than `top` groups those that retain most, and
-    /// others that retain as much.
+    /// Return what removing all blocks of a group would free, for each group. With `top`: only that many groups, those
+    /// that retain most, and others that retain as much.
     #[pyo3(signature = (top))]
     fn retained_by_group(&self, py: Python<'_>, top: Option<usize>) -> PyResult<Vec<RetainedByGroup>> {
         Ok(all(watched(py, None, |watcher| self.0.retained_by_group(watcher, top))?))
     }
 
-    /// All blocks of at least `minimum` bytes, each with the label of the nearest node on its chain that has one: `seeds`,
-    /// (node, label).
+    /// Return all blocks of at least `minimum` bytes, in groups, each with the label of the nearest node on its chain
+    /// that has one. `seeds`: (node, label).
     fn shares(&self, py: Python<'_>, seeds: Vec<(u32, u32)>, minimum: u64) -> PyResult<Vec<Labelled>> {
         Ok(all(watched(py, None, |watcher| self.0.shares(watcher, &seeds, minimum))?))
     }
 
-    /// Adds up the bytes that hang on each node, without those of `seeds`. Branches pass through buffers, and right below `open` nodes
-    /// through objects of the types `through`.
+    /// Add up the bytes that hang on each node, without what hangs on `seeds`. Branches pass through buffers and, right
+    /// below `open` nodes, through objects of the types `through`.
     fn hanging(
         &self,
         py: Python<'_>,
@@ -572,29 +601,31 @@ impl Graph {
         Ok(Hanging(watched(py, None, |watcher| self.0.hanging(watcher, &seeds, open, through))?))
     }
 
-    /// Makes more nodes seeds.
+    /// Make more nodes seeds.
     fn divide(&self, py: Python<'_>, hanging: &mut Hanging, seeds: HashSet<u32>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.divide(watcher, &mut hanging.0, &seeds))
     }
 
-    /// The branches of at least `minimum` bytes right below the seeds, the largest first.
+    /// Return the branches of at least `minimum` bytes right below the seeds, largest first.
     fn branches(&self, py: Python<'_>, hanging: &Hanging, minimum: u64) -> PyResult<Vec<Branch>> {
         Ok(all(watched(py, None, |watcher| self.0.branches(watcher, &hanging.0, minimum))?))
     }
 
-    /// The objects of a type that lead to one of the nodes `homes`, each with the first of these.
+    /// Return (object, home) for the objects of a type that point to one of the nodes `homes`; the first one if to
+    /// several.
     fn homes(&self, type_address: u64, homes: HashSet<u32>) -> Vec<(u32, u32)> {
         self.0.homes(type_address, &homes)
     }
 
-    /// Objects that none of the others keeps alone, by type, without those that retain `large` bytes or more; nodes in
-    /// `without` count for nobody.
+    /// Return the objects that no single object keeps alive, by type, except those that retain `large` bytes or more.
+    /// Nodes in `without` do not count as keeping anything alive.
     fn kept_by_several(&self, py: Python<'_>, without: HashSet<u32>, large: u64) -> PyResult<Vec<Several>> {
         Ok(all(watched(py, None, |watcher| self.0.kept_by_several(watcher, &without, large))?))
     }
 
-    /// Blocks of C code that no object keeps alone, by their owners, with what goes with them, of at least `least` bytes,
-    /// first the most; nodes in `without` count for nobody.
+    /// Return the blocks of C code that no single object keeps alive, by owner, largest first, at most `top` owners
+    /// with at least `least` bytes each. What goes with a block counts too. Nodes in `without` do not count as keeping
+    /// anything alive.
     fn shared_blocks(
         &self,
         py: Python<'_>,
@@ -605,20 +636,21 @@ impl Graph {
         Ok(all(watched(py, None, |watcher| self.0.shared_blocks(watcher, &without, least, top))?))
     }
 
-    /// What would be free without all of `members`, and at most `most` others who lead to the rest of what they hold, the
-    /// most first.
+    /// Return what removing all of `members` would free, and at most `most` other nodes that keep the rest of what they
+    /// hold alive, largest first.
     fn also_held(&self, py: Python<'_>, members: HashSet<u32>, most: usize) -> PyResult<AlsoHeld> {
         Ok(watched(py, None, |watcher| self.0.also_held(watcher, &members, most))?.into())
     }
 
-    /// The blocks that retain most. One of the same type, or size, as the block that keeps it, that retains as much, or only
-    /// itself, is folded into that one; others that retain themselves alone have rows from `least` bytes on.
+    /// Return the blocks that retain most, largest first. A block is folded into the block that keeps it alive if the
+    /// inner one has the same type or size, retains as much, or retains only itself. Other blocks that retain only
+    /// themselves have rows from `least` bytes on.
     #[pyo3(signature = (top, least))]
     fn top_blocks(&self, py: Python<'_>, top: Option<usize>, least: u64) -> PyResult<Vec<NodeBytes>> {
         Ok(watched(py, None, |watcher| self.0.top_blocks(watcher, top, least))?.into_iter().map(node_bytes).collect())
     }
 
-    /// The nodes to which a node leads, each once, the largest first.
+    /// Return the nodes that a node points to, each once, largest first.
     fn largest_targets(&self, id: u32, top: usize) -> PyResult<Targets> {
         let (count, rows) = self.0.largest_targets(id, top).map_err(raised)?;
         Ok(Targets { count, rows: rows.into_iter().map(node_bytes).collect() })

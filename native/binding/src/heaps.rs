@@ -1,4 +1,4 @@
-//! All that hands out blocks of one target.
+//! All allocators' blocks of one target.
 
 use crate::claimed::Claimed;
 use crate::glibc::{Chunks, Mapped};
@@ -15,11 +15,11 @@ use gdbheap_core::memory_use::{Owners, Sweep};
 use pyo3::prelude::*;
 
 answers! {
-    /// How many blocks words lead into, and the address and the size of the largest of them.
+    /// The number of blocks that words point into, and the addresses and sizes of the largest.
     struct LedTo { count: u64, rows: Vec<Place> }
 }
 
-/// What hands out blocks, of any kind.
+/// A source of blocks of any kind.
 #[derive(FromPyObject)]
 pub enum Store {
     Pools(Py<Pools>),
@@ -50,7 +50,7 @@ impl Store {
 }
 
 impl Store {
-    /// Adds all parts of what begins at `start` to a sweep; returns where it ends.
+    /// Add all parts of what begins at `start` to a sweep. Returns where it ends.
     pub fn add_to(&self, sweep: &mut Sweep, space: &Space, start: u64, owners: Owners) -> gdbheap_core::Result<u64> {
         match self {
             Store::Tcmalloc(tcmalloc) => sweep.add_parts(tcmalloc.get().0.as_ref(), start, owners),
@@ -60,7 +60,7 @@ impl Store {
     }
 }
 
-/// All that hands out blocks of one target. Where several know an address the first one has it.
+/// All stores of one target. An address in several stores belongs to the first.
 #[pyclass(frozen)]
 pub struct Heaps(pub SharedHeaps);
 
@@ -71,7 +71,7 @@ impl Heaps {
         Heaps(SharedHeaps { space: space.0.clone(), stores: stores.iter().map(Store::store).collect() })
     }
 
-    /// The blocks into which words in [start, end) lead, each once, the largest first, at most `top`.
+    /// Return the blocks that words in [start, end) point into, each once, largest first, at most `top`.
     fn led_to(&self, py: Python<'_>, start: u64, end: u64, top: usize) -> LedTo {
         let mut rows = py.detach(|| self.0.lend().led_to(start, end));
         let count = rows.len() as u64;

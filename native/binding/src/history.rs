@@ -1,4 +1,4 @@
-//! All blocks of a look, and two looks compared.
+//! All blocks of a snapshot, and the comparison of two snapshots.
 
 use crate::graph::{Graph, NodesRetained};
 use crate::heaps::Heaps;
@@ -12,33 +12,35 @@ use pyo3::types::PyBytes;
 use std::sync::Arc;
 
 answers! {
-    /// How many blocks of a kind (0 for no object, else the place of its type among `types` plus one) begin in the ranges
-    /// with a label, and how many bytes of such blocks lie there.
+    /// The blocks of a kind in the ranges with one label. `kind`: 0 for no object, else the index of the type in
+    /// `types` plus one. `count`: blocks that begin in the ranges. `bytes`: bytes of such blocks inside the ranges.
     struct PlaceShare of history::PlaceShare { label: u32, kind: u16, count: u64, bytes: u64 }
 
-    /// Blocks of one type (as the caller numbers them, 0 for no object) and size: how many are still there, came, and went.
+    /// Blocks of one type and size: how many were kept, are new, and are gone. `kind`: the caller's number of the type,
+    /// 0 for no object.
     struct BlockChange of BlockSums { kind: u32, size: u64, kept: u64, new: u64, gone: u64 }
 
-    /// Rows, the most new bytes first, and for each the addresses of some of the new blocks, and `(holder, blocks)` of all
-    /// of them, the most first: 0 where no single one is known, 65,535 where nothing leads to them.
+    /// Rows, most new bytes first. For each row, `samples` has the addresses of some of the new blocks, and `holders`
+    /// has `(holder, blocks)` for all of them, most blocks first. Holder 0: no single holder is known. Holder 65,535:
+    /// unreachable.
     struct BlockChanges { rows: Vec<BlockChange>, samples: Vec<Vec<u64>>, holders: Vec<Vec<(u16, u64)>> }
 }
 
-/// Rows of blocks of one store after one another, as plain columns: eight bytes each for addresses, sizes, objects (empty
-/// unless those alone were wanted) and what they retain (empty unless that was), four for kinds: numbers of types from 1 on,
-/// 0 for no living object.
+/// Consecutive blocks of one store as columns of little-endian numbers. `addresses`, `sizes`, `objects` (empty unless
+/// only objects were asked for) and `retained` (empty unless asked for): 8 bytes each. `kinds`: 4 bytes each: the
+/// number of the type from 1 on, 0 for no living object.
 #[pyclass(frozen)]
 pub struct BlockBatch(history::BlockBatch);
 
 #[pymethods]
 impl BlockBatch {
-    /// Whose they are.
+    /// The index of the store that the blocks belong to.
     #[getter]
     fn store(&self) -> usize {
         self.0.store
     }
 
-    /// The place of the first one among all blocks.
+    /// The index of the first block among all blocks.
     #[getter]
     fn first(&self) -> usize {
         self.0.first
@@ -79,26 +81,26 @@ impl BlockBatch {
 #[pyclass(frozen)]
 pub struct Retained(Arc<history::Retained>);
 
-/// Reads the rows of columns once, from the first to the last.
+/// A reader that goes through the rows of columns once, from the first to the last.
 #[pyclass]
 pub struct BlockBatches(history::BlockBatches);
 
 #[pymethods]
 impl BlockBatches {
-    /// The next rows, None after the last. Raises ValueError where the columns do not fit each other.
+    /// Return the next rows; None after the last. Raises ValueError if the columns do not fit together.
     fn read(&mut self) -> PyResult<Option<BlockBatch>> {
         Ok(self.0.read().map_err(raised)?.map(BlockBatch))
     }
 }
 
-/// The columns of a target's blocks; native/core/src/history/columns.rs says what each is.
+/// The columns of the blocks of a target; see native/core/src/history/columns.rs for the meaning of each.
 #[pyclass(frozen)]
 pub struct BlockColumns(Arc<history::BlockColumns>);
 
 #[pymethods]
 impl BlockColumns {
-    /// `columns`: addresses, far, sizes, large, kinds, holders, offsets; `types`: how many types `kinds` counts. Raises
-    /// ValueError where they do not fit each other.
+    /// `columns`: addresses, far, sizes, large, kinds, holders, offsets. `types`: the number of types that `kinds` may
+    /// name. Raises ValueError if the columns do not fit together.
     #[new]
     fn new(py: Python<'_>, counts: Vec<u64>, columns: [Vec<u8>; 7], types: usize) -> PyResult<BlockColumns> {
         let [addresses, far, sizes, large, kinds, holders, offsets] = columns;
@@ -108,29 +110,31 @@ impl BlockColumns {
         Ok(BlockColumns(Arc::new(all)))
     }
 
-    /// Its rows, at most `most` at a time; `objects`: only those with living objects. Raises ValueError where the columns do
-    /// not fit each other, or where that is not known of them.
+    /// Return a reader of the rows, at most `most` at a time. `objects`: only blocks with living objects. Raises
+    /// ValueError if the columns do not fit together, or lack what is asked for: older files do not say where the
+    /// objects are.
     #[pyo3(signature = (most, objects=false, retained=None))]
     fn batches(&self, most: usize, objects: bool, retained: Option<&Retained>) -> PyResult<BlockBatches> {
         let form = history::BatchForm { most, objects, retained: retained.map(|retained| retained.0.clone()) };
         Ok(BlockBatches(history::BlockBatches::new(self.0.clone(), form).map_err(raised)?))
     }
 
-    /// What each block retains by the graph of these blocks; `by_node`: what `graph.retained_of_all()` found.
+    /// Return what each block retains, by the graph of these blocks. `by_node`: the result of
+    /// `graph.retained_of_all()`.
     fn retained(&self, py: Python<'_>, graph: &Graph, by_node: &NodesRetained) -> PyResult<Retained> {
         let found = py.detach(|| self.0.retained(&graph.0, &by_node.0));
         Ok(Retained(Arc::new(found.map_err(raised)?)))
     }
 
-    /// The same blocks with their holders: for each the innermost of `among` (numbers of the graph of these blocks) that
-    /// alone leads to it. Raises ValueError for a number that is none.
+    /// Return the same blocks with their holders: for each block the innermost of `among` that dominates it. `among`:
+    /// numbers of nodes in the graph of these blocks. Raises ValueError for an invalid number.
     fn held(&self, py: Python<'_>, graph: &Graph, among: Vec<u32>) -> PyResult<BlockColumns> {
         let columns = history::BlockColumns::clone(&self.0);
         let hold = |watcher: &dyn gdbheap_core::Watcher| columns.held(watcher, &graph.0, &among);
         Ok(BlockColumns(Arc::new(watched(py, None, hold)?)))
     }
 
-    /// What lies in `ranges`, by label and kind. Raises ValueError for ranges that do not ascend, and for blocks that
+    /// Return what lies in `ranges`, by label and kind. Raises ValueError if the ranges do not ascend, or blocks
     /// overlap.
     fn shares(&self, py: Python<'_>, ranges: Vec<LabelledRange>) -> PyResult<Vec<PlaceShare>> {
         let columns = &self.0;
@@ -138,7 +142,7 @@ impl BlockColumns {
         Ok(all(watched(py, None, share)?))
     }
 
-    /// How many blocks each store has.
+    /// The number of blocks of each store.
     #[getter]
     fn counts(&self) -> Vec<u64> {
         self.0.counts.clone()
@@ -186,8 +190,8 @@ impl BlockColumns {
     }
 }
 
-/// All used blocks; without a layout none is an object. Raises
-/// KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return all used blocks. Without a layout none of them is an object. Raises KeyboardInterrupt, and whatever
+/// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout=None, progress=None))]
 pub fn list_blocks(
@@ -202,8 +206,8 @@ pub fn list_blocks(
     Ok(BlockColumns(Arc::new(watched(py, progress, list)?)))
 }
 
-/// What came and went between two looks. `old_types`, `new_types`: the caller's number of each type of a look. At most
-/// `most` addresses for each row. Raises ValueError for columns that do not fit each other.
+/// Compare the blocks of two snapshots. `old_types`, `new_types`: the caller's number for each type of a snapshot.
+/// `most`: the number of addresses for each row. Raises ValueError if columns do not fit together.
 #[pyfunction]
 pub fn compare_blocks(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! jemalloc, whichever module brings it.
+//! jemalloc, from whichever module the process has it, for Python.
 
 use crate::memory::{Pages, Space};
 use crate::packing::{packed, Packing};
@@ -15,21 +15,21 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 answers! {
-    /// A form of the structures: its name, and the multiple that small classes are of.
+    /// A form of jemalloc's structures: its name, and the multiple of which small size classes are (`quantum`).
     struct JemallocForm { name: &'static str, quantum: u64 }
 
-    /// The root of a tree of extents in static data, and for how many bits of addresses it is.
+    /// The root of a tree of extents in static data. `bits`: the number of address bits that the tree covers.
     struct FoundTree of jemalloc::FoundTree { address: u64, bits: u32 }
 
-    /// Of how many active extents it was asked whether they are as a form says, and how many are.
+    /// The number of active extents that were checked against a form, and of those that fit it.
     struct JemallocFit of jemalloc::JemallocFit { extents: u64, fit: u64 }
 
-    /// [start, end) without a gap, of the jemalloc with the number `root` among those that were read.
+    /// A gapless area [start, end) of one jemalloc. `root`: its index among those that were read.
     struct JemallocArea { start: u64, end: u64, root: u32 }
 
-    /// What lies at an address. The state is used, free, `dirty pages`, `muzzy pages`, `retained address space`, metadata, padding
-    /// or unexplained; the list of a free block slab or `thread cache`. `root`: the place of its jemalloc among those that were
-    /// read; `arena`: the number of its arena.
+    /// What lies at an address. `state`: "used", "free", "dirty pages", "muzzy pages", "retained address space",
+    /// "metadata", "padding" or "unexplained". `list`: for a free block "slab" or "thread cache". `root`: the index of
+    /// its jemalloc among those that were read. `arena`: the number of its arena.
     struct JemallocBlock of jemalloc::JemallocFound {
         address: u64,
         size: u64,
@@ -39,8 +39,8 @@ answers! {
         arena: u32,
     }
 
-    /// What an arena has, in bytes: active, dirty, muzzy and retained extents, blocks in use, blocks in threads' caches, and
-    /// `own`: blocks in which these caches keep their lists.
+    /// What an arena has, in bytes: active, dirty, muzzy and retained extents; used blocks; blocks in thread caches
+    /// (`cached`); and blocks in which these caches keep their lists (`own`).
     struct JemallocArenaUse of jemalloc::ArenaUse {
         root: u32,
         arena: u32,
@@ -53,7 +53,7 @@ answers! {
         own: u64,
     }
 
-    /// Blocks of one size of an arena: slabs (none for large ones), and how many blocks are used, cached and free.
+    /// Blocks of one size of an arena: the number of slabs (0 for large blocks), and of used, cached and free blocks.
     struct JemallocClassUse of jemalloc::ClassUse {
         root: u32,
         arena: u32,
@@ -65,13 +65,15 @@ answers! {
         free: u64,
     }
 
-    /// What was not as it is at rest: extents that a thread was just changing, blocks that are in a cache and free in a slab
-    /// too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these may be the doing.
+    /// What is inconsistent because threads were inside jemalloc. `extents`: extents that a thread was changing.
+    /// `lists`: the same, with linked extents counted once (a thread that purges has all of its extents on one list).
+    /// `both`: blocks that are in a cache and also free in a slab. `astray`: entries of caches that point to no block
+    /// of their class. `bins`: the number of cache bins that may have caused `both` and `astray`.
     struct InMotion of jemalloc::InMotion { extents: u64, lists: u64, both: u64, astray: u64, bins: u64 }
 
-    /// A stack of the jemalloc at the place `root` among those that were read: its return addresses, the innermost first; how many
-    /// sampled blocks in use came from there, and their bytes; how many blocks these stand for, by what jemalloc says, and their
-    /// bytes (None before 5.3); the first of the blocks.
+    /// A stack from which sampled blocks were allocated. `root`: the index of its jemalloc among those that were read.
+    /// `frames`: return addresses, innermost first. `blocks` and `bytes`: sampled blocks in use. `likely_blocks` and
+    /// `likely_bytes`: what these stand for, according to jemalloc; None before 5.3. `first`: the first of the blocks.
     struct SampledStack of jemalloc::SampledStack {
         root: u32,
         frames: Vec<u64>,
@@ -88,59 +90,59 @@ fn hole(found: JemallocHole) -> Hole {
     Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
 }
 
-/// All of one jemalloc or several, by address.
+/// All blocks of one or more jemallocs, by address.
 #[pyclass(frozen)]
 pub struct Jemalloc(pub Arc<jemalloc::Jemalloc>);
 
 #[pymethods]
 impl Jemalloc {
-    /// The stretches without a gap, ascending.
+    /// Return the gapless areas, ascending.
     fn areas(&self) -> Vec<JemallocArea> {
         let row = |area: &jemalloc::Area| JemallocArea { start: area.start, end: area.end, root: area.root };
         self.0.areas().iter().map(row).collect()
     }
 
-    /// By block size, of the one at the place `root`, or of all; blocks in threads' caches are free.
+    /// Return the blocks by size, of the jemalloc at index `root` or of all. Blocks in thread caches count as free.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
     }
 
-    /// By arena and block size.
+    /// Return the blocks by arena and size.
     fn class_use(&self) -> Vec<JemallocClassUse> {
         all(self.0.class_use())
     }
 
-    /// What would go if the blocks of slabs were moved into as few as they need; all pages count where `pages` is None.
-    /// `arenas`: as if there were only that many; None or 0: as there are.
+    /// Return what moving the blocks of slabs into as few slabs as possible would free. All pages count if `pages` is
+    /// None. `arenas`: as if there were only this many arenas; None or 0: as many as there are.
     #[pyo3(signature = (pages, arenas=None))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>, arenas: Option<u32>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| packed(self.0.slabs(arenas.and_then(NonZeroU32::new)), pages.as_deref()))
     }
 
-    /// [start, end) of blocks in threads' caches, ascending; neighbours together.
+    /// Return [start, end) of blocks in thread caches, ascending; adjacent ones are merged.
     fn waiting(&self) -> Vec<Range> {
         self.0.waiting()
     }
 
-    /// The stacks of sampled blocks in use, those with the most bytes first; none where nothing is sampled.
+    /// Return the stacks of sampled blocks in use, those with the most bytes first. Empty if jemalloc does not sample.
     fn samples(&self, py: Python<'_>, space: &Space) -> PyResult<Vec<SampledStack>> {
         Ok(all(watched(py, None, |watcher| self.0.samples(watcher, &space.0))?))
     }
 
-    /// By arena.
+    /// Return what each arena has.
     fn arena_use(&self) -> Vec<JemallocArenaUse> {
         all(self.0.arena_use())
     }
 
-    /// How many caches of threads were found, by the places of jemallocs.
+    /// The number of thread caches found, for each jemalloc.
     #[getter]
     fn caches(&self) -> Vec<usize> {
         self.0.caches.clone()
     }
 
-    /// Bytes of extents of the huge page allocator of which it is not known what lies between them, by the places of jemallocs.
+    /// Bytes of extents of the huge page allocator with unknown memory between them, for each jemalloc.
     #[getter]
     fn astray(&self) -> Vec<u64> {
         self.0.astray.clone()
@@ -151,49 +153,49 @@ impl Jemalloc {
         self.0.moving.into()
     }
 
-    /// How many slabs and large blocks there are.
+    /// The number of slabs and large blocks.
     #[getter]
     fn run_count(&self) -> usize {
         self.0.run_count()
     }
 
-    /// What lies at `address`; None outside of all.
+    /// Return what lies at `address`; None outside all areas.
     fn find(&self, address: u64) -> Option<JemallocBlock> {
         self.0.find(address).map(JemallocBlock::from)
     }
 
-    /// [start, end) of extents in which no block is, ascending: dirty ones, and muzzy ones.
+    /// Return [start, end) of extents without blocks, ascending: the dirty ones, and the muzzy ones.
     fn unused(&self) -> (Vec<Range>, Vec<Range>) {
         self.0.unused()
     }
 
-    /// The used blocks of the slab that has `address`.
+    /// Return the used blocks of the slab that contains `address`.
     fn used_in_run(&self, address: u64) -> Vec<Member> {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
-    /// The blocks that are meant.
+    /// Return the blocks that match `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
-    /// The first `most` used blocks of `least` to `largest` bytes, ascending.
+    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
     fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
         self.0.first_used(least, largest, most).into_iter().map(used).collect()
     }
 
-    /// The `most` largest used blocks of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
     fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
         self.0.largest_used(least, most).into_iter().map(used).collect()
     }
 
-    /// Damage met in extents.
+    /// Damage in extents.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// Active extents that are not as large as their class says, or whose bitmap does not fit to it.
+    /// Active extents whose size is not that of their class, or whose bitmap does not fit it.
     #[getter]
     fn unfit(&self) -> Vec<Damage> {
         damage_rows(&self.0.unfit)
@@ -205,13 +207,14 @@ impl Jemalloc {
         damage_rows(&self.0.miscounted)
     }
 
-    /// Extents that are being changed, blocks that a cache has and another or a slab too, and what is no block in a cache.
+    /// Extents that were being changed, blocks in a cache that another cache or a slab has too, and entries of caches
+    /// that are not blocks.
     #[getter]
     fn unfinished(&self) -> Vec<Damage> {
         damage_rows(&self.0.unfinished)
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`.
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
         Ok(holes.into_iter().map(hole).collect())
@@ -226,27 +229,30 @@ fn shape(bits: u32) -> PyResult<Shape> {
     Shape::of(bits).ok_or_else(|| PyValueError::new_err(format!("no tree of jemalloc is for {bits} bits")))
 }
 
-/// The forms that jemalloc's structures have had, in the order in which they are tried.
+/// Return the forms that jemalloc's structures have had, in the order in which they are tried.
 #[pyfunction]
 pub fn jemalloc_forms() -> Vec<JemallocForm> {
     jemalloc::FORMS.iter().map(|form| JemallocForm { name: form.name, quantum: form.quantum }).collect()
 }
 
-/// The roots of trees of extents in static data, `data`, that lead to `anonymous` memory; ranges ascend and do not touch.
+/// Return the roots of trees of extents in static data (`data`) that point to `anonymous` memory. Ranges ascend and do
+/// not touch.
 #[pyfunction]
 pub fn find_trees(py: Python<'_>, space: &Space, data: Vec<Range>, anonymous: Vec<Range>) -> PyResult<Vec<FoundTree>> {
     Ok(all(watched(py, None, |watcher| jemalloc::find_trees(watcher, &space.0, &data, &anonymous))?))
 }
 
-/// How well the form of that name fits the extents of a tree for so many bits. Raises ValueError for another name or number.
+/// Check how well the named form fits the extents of a tree. `bits`: of the addresses. Raises ValueError for an unknown
+/// name or number.
 #[pyfunction]
 pub fn jemalloc_fit(py: Python<'_>, space: &Space, name: &str, root: u64, bits: u32) -> PyResult<JemallocFit> {
     let (form, shape) = (form(name)?, shape(bits)?);
     Ok(watched(py, None, |watcher| jemalloc::fit_of(watcher, &space.0, form, root, shape))?.into())
 }
 
-/// Reads all of several. Of each: the name of its form, the root of its tree, for how many bits that is, and the static data of
-/// its module. `anonymous`: where their own memory may lie, ascending; `storage`: where threads' own data may. Raises ValueError for another name or number.
+/// Read one or more jemallocs. `roots`: for each the name of its form, the root of its tree, the number of address
+/// bits, and the static data of its module. `anonymous`: where their memory may lie, ascending. `storage`: where
+/// thread-local data may lie. Raises ValueError for an unknown name or number.
 #[pyfunction]
 pub fn read_jemalloc(
     py: Python<'_>,

@@ -1,7 +1,7 @@
-//! The core as a module of Python's: thin, one file for each group of classes and functions.
+//! The core as a Python module: a thin layer, with one file for each group of classes and functions.
 //!
-//! What takes long runs without the GIL (watch.rs). Arguments that are records are read from Python's objects by the names
-//! of their fields (records.rs); answers are classes with a name for each field (rows.rs).
+//! Work that takes long runs without the GIL (watch.rs). Arguments that are records are read from Python objects by the
+//! names of their fields (records.rs). Results are classes with named fields (rows.rs).
 
 mod call_stats;
 mod claimed;
@@ -42,7 +42,7 @@ macro_rules! functions {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // What is forked from now on counts together.
+    // Processes that are forked from now on are counted together.
     gdbheap_access::child::apart::waiting();
     module.add("Fault", module.py().get_type::<watch::Fault>())?;
     module.add("PRESENT", gdbheap_access::memory::PRESENT)?;

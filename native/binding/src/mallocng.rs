@@ -1,4 +1,4 @@
-//! musl's mallocng.
+//! musl's mallocng, for Python.
 
 use crate::memory::Space;
 use crate::records::Given;
@@ -12,21 +12,21 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// `__malloc_context`; of how many groups of its first page of metadata it was asked whether they name it, and how many
-    /// do.
+    /// A possible `__malloc_context`. `groups`: groups in its first page of metadata that were checked. `fit`: those
+    /// that point back to it.
     struct FoundContext of mallocng::FoundContext { address: u64, groups: u64, fit: u64 }
 
-    /// What does not fit; `transient` where a thread leaves it so that stands inside of mallocng.
+    /// Something inconsistent. `transient`: a thread inside mallocng leaves it so.
     struct Misfit { damage: Damage, transient: bool }
 
-    /// The slots of one size in the groups that were walked, and as many as `usage_by_class` says.
+    /// The slots of one size: the number that was walked, and the number that `usage_by_class` says.
     struct ClassUsage of mallocng::Usage { size: u64, walked: u64, said: u64 }
 
-    /// The used slots of one size, and the bytes that were asked for of these.
+    /// The used slots of one size, and the bytes that were requested for them.
     struct AskedOfClass { size: u64, used: u64, asked: u64 }
 
-    /// A slot: the block, or the slot where it is free; the size of the slot; where the block ends; used or free; of a free
-    /// one the mask that it is in.
+    /// A slot. `address`: of the block, or of the slot if it is free. `size`: of the slot. `end`: of the block.
+    /// `state`: "used" or "free". `list`: the mask that a free slot is in.
     struct SlotBlock { address: u64, size: u64, end: u64, state: &'static str, list: Option<&'static str> }
 }
 
@@ -35,23 +35,23 @@ fn hole(found: SlotHole) -> Hole {
     Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
 }
 
-/// All that one mallocng has, by address.
+/// All blocks of one mallocng, by address.
 #[pyclass(frozen)]
 pub struct Mallocng(pub Arc<mallocng::Mallocng>);
 
 #[pymethods]
 impl Mallocng {
-    /// Mappings, and what the dynamic linker gave, ascending; one such after the other.
+    /// Return the mappings and the memory donated by the dynamic linker, ascending. Adjacent ones stay separate.
     fn regions(&self) -> Vec<Range> {
         self.0.regions()
     }
 
-    /// The same, those that touch as one.
+    /// Return the same as `regions`, with adjacent ones merged.
     fn stretches(&self) -> Vec<Range> {
         self.0.stretches()
     }
 
-    /// The pages of metadata, ascending.
+    /// Return the pages of metadata, ascending.
     fn areas(&self) -> Vec<Range> {
         self.0.areas().to_vec()
     }
@@ -61,92 +61,92 @@ impl Mallocng {
         self.0.group_count()
     }
 
-    /// Slots that are taken and not written yet, or on their way back.
+    /// The number of slots that are taken but not written yet, or about to be freed.
     #[getter]
     fn moving(&self) -> u64 {
         self.0.moving
     }
 
-    /// By the size of slots.
+    /// Return the blocks by slot size.
     fn classes(&self) -> Vec<SizeClass> {
         self.0.classes().into_iter().map(size_class).collect()
     }
 
-    /// Of each class what was walked and what mallocng says.
+    /// Return the walked slots of each class, and what mallocng says.
     fn usage(&self) -> Vec<ClassUsage> {
         all(self.0.usage.iter().copied())
     }
 
-    /// What was asked for, by the size of slots.
+    /// Return the requested bytes, by slot size.
     fn asked_by_class(&self, py: Python<'_>) -> Vec<AskedOfClass> {
         let rows = py.detach(|| self.0.asked_by_class());
         rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect()
     }
 
-    /// Mappings without a used block, ascending.
+    /// Return the mappings without a used block, ascending.
     fn empty(&self) -> Vec<Range> {
         self.0.empty()
     }
 
-    /// The slot that holds `address`; None outside every block.
+    /// Return the slot that contains `address`; None outside every block.
     fn find(&self, address: u64) -> Option<SlotBlock> {
         let (address, size, state, end, list) = self.0.find(address)?;
         Some(SlotBlock { address, size, end, state, list })
     }
 
-    /// What an address in no block is: `slack`, `header`, `free`; None outside every group.
+    /// Return what an address outside all blocks is: "slack", "header" or "free"; None outside every group.
     fn own_part(&self, address: u64) -> Option<&'static str> {
         self.0.own_part(address)
     }
 
-    /// The used blocks of the mapping that holds `address`.
+    /// Return the used blocks of the mapping that contains `address`.
     fn used_with(&self, address: u64) -> Vec<Member> {
         self.0.used_with(address).into_iter().map(used).collect()
     }
 
-    /// The blocks that are meant.
+    /// Return the blocks that match `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
-    /// The first `most` used blocks in slots of `least` to `largest` bytes, ascending.
+    /// Return the first `most` used blocks in slots of `least` to `largest` bytes, ascending.
     fn first_used(&self, py: Python<'_>, least: u64, largest: u64, most: usize) -> Vec<Member> {
         py.detach(|| self.0.first_used(least, largest, most)).into_iter().map(used).collect()
     }
 
-    /// The `most` used blocks in the largest slots of at least `least` bytes, largest first.
+    /// Return the `most` used blocks in the largest slots of at least `least` bytes, largest first.
     fn largest_used(&self, py: Python<'_>, least: u64, most: usize) -> Vec<Member> {
         py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
     }
 
-    /// What is wrong in groups and slots.
+    /// Damage in groups and slots.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// What does not fit, and may be what a thread leaves that stands inside of mallocng.
+    /// Inconsistencies that a thread inside mallocng may have left.
     #[getter]
     fn misfits(&self) -> Vec<Misfit> {
         let row = |found: &mallocng::Misfit| Misfit { damage: found.damage.clone().into(), transient: found.transient };
         self.0.misfits.iter().map(row).collect()
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`.
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
         Ok(holes.into_iter().map(hole).collect())
     }
 }
 
-/// Reads all that a context leads to. Raises Fault where it cannot be read.
+/// Read everything that a context points to. Raises Fault if it cannot be read.
 #[pyfunction]
 pub fn read_mallocng(py: Python<'_>, space: &Space, context: u64) -> PyResult<Mallocng> {
     let found = watched(py, None, |watcher| mallocng::read_mallocng(watcher, &space.0, context))?;
     Ok(Mallocng(Arc::new(found)))
 }
 
-/// The contexts of mallocng in `ranges` of static data, joined where they touch.
+/// Return the contexts of mallocng in `ranges` of static data. Adjacent ranges must be merged.
 #[pyfunction]
 pub fn find_contexts(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<Vec<FoundContext>> {
     Ok(all(watched(py, None, |watcher| mallocng::find_contexts(watcher, &space.0, &ranges))?))

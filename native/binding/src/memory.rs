@@ -1,4 +1,4 @@
-//! The bytes of a target.
+//! The bytes and pages of a target.
 
 use crate::process::Stop;
 use crate::records::{field, records, Given, Read};
@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
 
-/// Up to where a text is read unless somebody asks for more or less.
+/// The most bytes of a string, unless the caller gives a limit.
 const LONGEST_STRING: usize = 4 << 10;
 
-/// A `Machine` of Python's.
+/// A Python object that describes a `Machine`.
 pub type GivenMachine = Py<PyAny>;
 
 impl Read for Machine {
@@ -26,8 +26,8 @@ impl Read for Machine {
     }
 }
 
-/// How the bytes [start, end) of a process are read: kind 0 private anonymous, 1 private file-backed, 2 always from the
-/// process, 3 always from the file with this number, -1 without one, 4 from the process if it has the page.
+/// How the bytes [start, end) of a process are read. `kind`: 0 private anonymous; 1 private file-backed; 2 always from
+/// the process; 3 always from the file with the number `file` (-1: no file); 4 from the process if the page is present.
 pub struct MappingRow {
     start: u64,
     end: u64,
@@ -36,7 +36,7 @@ pub struct MappingRow {
     offset: u64,
 }
 
-/// Bytes [start, end) of a core, from an offset of the file with this number; number -1: zeros by definition.
+/// Bytes [start, end) of a core, at `offset` in the file with the number `file`; -1: they are zeros by definition.
 pub struct SegmentRow {
     start: u64,
     end: u64,
@@ -52,13 +52,14 @@ records! {
 }
 
 answers! {
-    /// Pages [start, end) in one state: PRESENT, SWAPPED and ZERO are its bits.
+    /// Pages [start, end) in one state: a combination of the bits PRESENT, SWAPPED and ZERO.
     struct PageRun of Run { start: u64, end: u64, state: u8 }
 
-    /// How much of some memory is there, in bytes.
+    /// The resident and swapped bytes of some memory.
     struct Residency { resident: u64, swapped: u64 }
 
-    /// How many words of an owner point into a range, by the number of the owner and the place of the range.
+    /// The number of words of an owner that point into a range. `number`: of the owner. `place`: the index of the
+    /// range.
     struct PointerCount { number: u32, place: usize, words: u64 }
 }
 
@@ -68,7 +69,7 @@ type StateRun = (u64, u64, u8);
 /// Called as `read(address, size)`; returns bytes.
 pub type ReadMemory = Py<PyAny>;
 
-/// The runs of pages that are there, sorted and disjoint.
+/// The runs of pages that are not absent, sorted and disjoint.
 #[pyclass(frozen)]
 pub struct Pages(pub Arc<memory::Pages>);
 
@@ -80,8 +81,8 @@ impl Pages {
 
 #[pymethods]
 impl Pages {
-    /// Page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file: with `scan` the kernel is asked
-    /// for runs (Linux 6.7), without it every page's entry is read. Raises OSError.
+    /// Read the page states of the ranges `[(start, end)]`, ascending, from a `pagemap` file. With `scan` the kernel
+    /// returns runs of pages (PAGEMAP_SCAN, Linux 6.7); without it, the entry of every page is read. Raises OSError.
     #[staticmethod]
     #[pyo3(signature = (machine, path, ranges, scan=true))]
     fn from_pagemap(
@@ -96,49 +97,49 @@ impl Pages {
         Ok(Pages(Arc::new(pages)))
     }
 
-    /// Page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
+    /// Build page states from raw pagemap entries (u64, little endian). `parts`: (address of the first page, entries).
     #[staticmethod]
     fn from_entries(machine: Given<Machine>, parts: Vec<(u64, Vec<u8>)>) -> PyResult<Pages> {
         Pages::of(memory::Pages::from_entries(&parts, machine.0.page))
     }
 
-    /// Page states from runs, ascending and disjoint. Raises ValueError.
+    /// Build page states from runs, ascending and disjoint. Raises ValueError.
     #[staticmethod]
     fn from_runs(machine: Given<Machine>, runs: Vec<StateRun>) -> PyResult<Pages> {
         let run = |(start, end, state)| Run { start, end, state };
         Pages::of(memory::Pages::from_runs(runs.into_iter().map(run).collect(), machine.0.page))
     }
 
-    /// Of [start, end).
+    /// Return the resident and swapped bytes of [start, end).
     fn count(&self, start: u64, end: u64) -> Residency {
         let (resident, swapped) = self.0.count(start, end);
         Residency { resident, swapped }
     }
 
-    /// What malloc_trim() would release of a free chunk [start, end), header included.
+    /// Return what malloc_trim() would release of a free chunk [start, end), whose header is included.
     fn released(&self, start: u64, end: u64) -> Released {
         gdbheap_core::allocators::glibc::released(&self.0, start, end).into()
     }
 
-    /// Whether the kernel says which pages are huge.
+    /// Whether the kernel reports which pages are huge.
     #[getter]
     fn knows_huge(&self) -> bool {
         self.0.huge.is_some()
     }
 
-    /// The runs inside [start, end), cut to it.
+    /// Return the runs inside [start, end), clipped to it.
     fn runs(&self, start: u64, end: u64) -> Vec<PageRun> {
         self.0.runs_in(start, end).map(PageRun::from).collect()
     }
 }
 
-/// Memory of our own that is there already: touching it for the first time costs more than filling it.
+/// Memory of this process that is already resident: the first touch of a page costs more than filling it.
 #[pyclass(frozen)]
 pub struct Room(Arc<memory::Room>);
 
 #[pymethods]
 impl Room {
-    /// `size` bytes. Raises OSError when there are none.
+    /// Allocate `size` bytes. Raises OSError if there is not enough memory.
     #[new]
     fn new(py: Python<'_>, size: usize) -> PyResult<Room> {
         let room = py.detach(|| memory::Room::new(size)).map_err(raised)?;
@@ -150,7 +151,7 @@ impl Room {
 #[pyclass(frozen)]
 pub struct Space(pub Arc<memory::Space>, Py<PyAny>);
 
-/// An address that Python computed: beyond 64 bits nothing is there, as at the last address.
+/// An address that Python computed. One beyond 64 bits becomes the last address, where nothing is mapped.
 pub(crate) struct Address(pub(crate) u64);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Address {
@@ -164,7 +165,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Address {
     }
 }
 
-/// Reads by calling Python.
+/// A source that reads by calling a Python function.
 struct Remote(ReadMemory);
 
 impl Source for Remote {
@@ -175,7 +176,7 @@ impl Source for Remote {
             let bytes = answer.unwrap_or_else(|error| {
                 if error.is_instance_of::<PyKeyboardInterrupt>(py) {
                     // The next check for signals cancels the work.
-                    // SAFETY: needs no more than the interpreter, to which this thread is attached.
+                    // SAFETY: needs only the interpreter, to which this thread is attached.
                     unsafe { pyo3::ffi::PyErr_SetInterrupt() };
                 }
                 Vec::new()
@@ -220,8 +221,9 @@ impl Space {
 #[allow(clippy::too_many_arguments)]
 #[pymethods]
 impl Space {
-    /// The space of a live process. `shared`: other processes have some of its private pages too. `stop`: who holds it; once it was
-    /// let go nothing more is read. `memory`: a descriptor of its memory, where somebody has it open; it stays the caller's.
+    /// Return the space of a live process. `shared`: other processes share some of its private pages. `stop`: the stop
+    /// of the process; after its release nothing more is read. `memory`: an open descriptor of the process's memory; it
+    /// still belongs to the caller.
     #[staticmethod]
     #[pyo3(signature = (machine, process, mappings, pages, files, shared, stop=None, memory=None))]
     fn for_process(
@@ -243,20 +245,20 @@ impl Space {
         Space::of(machine, space)
     }
 
-    /// The space of a core.
+    /// Return the space of a core.
     #[staticmethod]
     fn for_core(machine: GivenMachine, segments: Given<Vec<SegmentRow>>, files: Vec<String>) -> PyResult<Space> {
         let segments = segments.0.iter().map(segment).collect();
         Space::of(machine, |machine| memory::Space::for_core(machine, segments, &files))
     }
 
-    /// A space whose bytes come from `read(address, size) -> bytes`, on the calling thread.
+    /// Return a space whose bytes come from `read(address, size) -> bytes`, called on the calling thread.
     #[staticmethod]
     fn for_remote(machine: GivenMachine, segments: Vec<Range>, read: ReadMemory) -> PyResult<Space> {
         Space::of(machine, |machine| memory::Space::for_remote(machine, &segments, Box::new(Remote(read))))
     }
 
-    /// `size` bytes at `address`. Raises Fault with the first address that is absent.
+    /// Return `size` bytes at `address`. Raises Fault with the first address that is absent.
     fn read<'py>(&self, py: Python<'py>, address: Address, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let address = address.0;
         if !self.0.covers(address, size as u64) {
@@ -266,19 +268,19 @@ impl Space {
         PyBytes::new_with(py, size, |buffer| self.0.exact(address, buffer).map_err(fault))
     }
 
-    /// As many of `size` bytes at `address` as are there before the first absent one.
+    /// Return the bytes at `address` up to the first absent one, at most `size`.
     fn read_available<'py>(&self, py: Python<'py>, address: Address, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let mut buffer = vec![0; self.0.prefix(address.0, size as u64) as usize];
         let got = self.0.fill(address.0, &mut buffer);
         Ok(PyBytes::new(py, &buffer[..got]))
     }
 
-    /// The first address at or after this one whose bytes are not zeros by definition.
+    /// Return the first address, this one or later, whose bytes are not zeros by definition; None if there is none.
     fn next_backed(&self, address: Address) -> Option<u64> {
         self.0.next_backed(address.0)
     }
 
-    /// The word at `address`. Raises Fault.
+    /// Return the word at `address`. Raises Fault.
     fn word(&self, address: Address) -> PyResult<u64> {
         self.0.word(address.0).map_err(fault)
     }
@@ -289,22 +291,24 @@ impl Space {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// The bytes before the first NUL at `address`, at most `limit`. Raises Fault where the string runs off.
+    /// Return the bytes before the first NUL at `address`, at most `limit`. Raises Fault if the string runs into absent
+    /// memory.
     #[pyo3(signature = (address, limit=LONGEST_STRING))]
     fn cstring<'py>(&self, py: Python<'py>, address: Address, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.0.string(address.0, limit).map_err(fault)?;
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Whether every byte of [address, address + size) can be read.
+    /// Return whether every byte of [address, address + size) can be read.
     fn contains(&self, address: Address, size: u64) -> bool {
         self.0.covers(address.0, size)
     }
 
-    /// Copies those bytes into `room`, from where they are read afterwards: the process may be let go. Memory in `shared`
-    /// is read through the file `mem` (the process's /proc/PID/mem) from then on. Memory without pointers is left out where
-    /// the room is too small for all. False, with nothing changed, where it is too small for that, too. Where the process
-    /// is let go meanwhile, what was copied by then is all there is.
+    /// Copy these bytes into `room`, and read them from there from now on, so that the process can be released.
+    ///
+    /// Memory in `shared` is read through the file `mem` (/proc/PID/mem of the process) from now on. If the room is too
+    /// small for everything, memory without pointers is left out. Returns False, and changes nothing, if it is too
+    /// small even then. If the process is released meanwhile, the copy ends there.
     fn capture(
         &self,
         py: Python<'_>,
@@ -316,73 +320,72 @@ impl Space {
         watched(py, None, |watcher| self.0.capture(watcher, &ranges, room.0.clone(), &shared, mem))
     }
 
-    /// The bytes that were left out of the copy, because there are no pointers among them.
+    /// The bytes that were left out of the copy, because they contain no pointers.
     #[getter]
     fn left_out(&self) -> u64 {
         self.0.left_out()
     }
 
-    /// The memory of the process as it is now, for what does not change while a program runs. None unless it was let go
-    /// before all was copied.
+    /// Return the memory of the running process as it is now, for data that does not change while a program runs. None
+    /// unless the process was released before everything was copied.
     fn as_it_runs(&self, py: Python<'_>) -> Option<Space> {
         Some(Space(Arc::new(self.0.as_it_runs()?), self.1.clone_ref(py)))
     }
 
-    /// Whether the process ended after it was copied, before its shared memory was read as far as it was asked for.
+    /// Whether the process ended after it was copied, before all requested shared memory was read.
     #[getter]
     fn is_shared_lost(&self) -> bool {
         self.0.is_shared_lost()
     }
 
-    /// The machine that it was made with.
+    /// The machine that the space was made with.
     #[getter]
     fn machine(&self, py: Python<'_>) -> GivenMachine {
         self.1.clone_ref(py)
     }
 
-    /// How many bytes were read so far.
+    /// The number of bytes read so far.
     #[getter]
     fn bytes_read(&self) -> u64 {
         self.0.bytes_read()
     }
 }
 
-/// The parts of a file that are no holes, ascending; the first `most`. None where the file system does not tell. Raises OSError,
-/// TimeoutError where the kernel waits in vain for the lock of the file.
+/// Return the parts of a file that are not holes, ascending, at most `most`. None if the file system does not say.
+/// Raises OSError, TimeoutError if the kernel does not get the lock of the file.
 #[pyfunction]
 pub fn data_extents(py: Python<'_>, path: &str, most: usize) -> PyResult<Vec<Range>> {
     let found = || memory::data_of(&std::fs::File::open(path)?, most);
     py.detach(found).map_err(|error| raised(error.into()))
 }
 
-/// The addresses of the words from `start` on that are still what they were in the beginning, `initial`, and whose value
-/// lies in one of `ranges` (ascending).
+/// Return the addresses of the words from `start` on that still have their initial value (`initial`), which lies in one
+/// of `ranges` (ascending).
 #[pyfunction]
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: Vec<Range>) -> Vec<u64> {
     memory::find_initial(&space.0, start, initial, &ranges)
 }
 
-/// The places in `raw`, each a multiple of a word, at which all `tests` hold.
+/// Return the offsets in `raw`, multiples of a word, at which all `tests` hold.
 #[pyfunction]
 pub fn find_places(raw: &[u8], tests: Given<Vec<WordTest>>) -> Vec<u64> {
     memory::find_places(raw, &tests.0)
 }
 
-/// The word at each of the addresses; None for those that cannot be read.
+/// Return the word at each of the addresses; None if it cannot be read.
 #[pyfunction]
 pub fn words_at(space: &Space, addresses: Vec<Address>) -> Vec<Option<u64>> {
     let addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
     memory::words_at(&space.0, &addresses)
 }
 
-/// The address of the first word in [start, end) that is at least `low` and less than `high`; None where no word that can be
-/// read is.
+/// Return the address of the first word in [start, end) with a value in [low, high); None if no readable word has one.
 #[pyfunction]
 pub fn find_pointer(py: Python<'_>, space: &Space, start: u64, end: u64, low: u64, high: u64) -> PyResult<Option<u64>> {
     watched(py, None, |watcher| memory::find_pointer(watcher, &space.0, (start, end), (low, high)))
 }
 
-/// The stretches of words in `ranges` each of which is at least `low` and less than `high`; the first `most`.
+/// Return the runs of words in `ranges` whose values all lie in [low, high), at most `most`.
 #[pyfunction]
 pub fn find_pointer_runs(
     py: Python<'_>,
@@ -395,8 +398,8 @@ pub fn find_pointer_runs(
     watched(py, None, |watcher| memory::find_pointer_runs(watcher, &space.0, &ranges, (low, high), most))
 }
 
-/// How many words of each owner in `sources` point into each of the `targets`, which ascend and are disjoint; without
-/// zeros.
+/// Count the words of each owner in `sources` that point into each of the `targets` (ascending, disjoint). Counts of
+/// zero are left out.
 #[pyfunction]
 pub fn count_pointers(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! What address space is used for.
+//! What address space is used for, for Python.
 
 use crate::heaps::{Heaps, Store};
 use crate::memory::{Pages, Space};
@@ -15,9 +15,9 @@ use pyo3::types::PyBytes;
 use std::collections::{HashMap, HashSet};
 
 answers! {
-    /// What an owner has, all in bytes: all of it; of that what is resident, swapped, mapped to the kernel's zero page, and
-    /// resident in huge pages. `pages`: those that are its own as a whole; of these `whole` are resident, `whole_huge` in
-    /// huge pages.
+    /// What an owner has, in bytes: `bytes` in all; of these `resident`, `swapped` and `zero` (mapped to the kernel's
+    /// zero page), and of the resident ones `huge` (in huge pages). `pages`: pages that belong wholly to the owner,
+    /// resident or not; of these `whole` are resident and `whole_huge` in huge pages.
     struct OwnerSum {
         owner: u32,
         bytes: u64,
@@ -30,19 +30,20 @@ answers! {
         whole_huge: u64,
     }
 
-    /// A group of blocks that keeps pages: start and end of what holds them, how many there are, their bytes, and what
-    /// would be freed without them.
+    /// A group of blocks that pins pages. `start` and `end`: of the memory that holds them. `bytes`: of the blocks.
+    /// `freed`: bytes that removing the blocks would free.
     struct Pin { start: u64, end: u64, blocks: u64, bytes: u64, freed: u64 }
 
-    /// All groups that count: how many, their blocks, the bytes of these, what would be freed.
+    /// Sums over all groups that free enough: the number of groups and blocks, the bytes of the blocks, and what would
+    /// be freed.
     struct PinTotals of memory_use::Totals { groups: u64, blocks: u64, bytes: u64, freed: u64 }
 
-    /// The groups that keep the most, first the most, and the sums over all.
+    /// The groups that pin the most, largest first, and sums over all groups.
     struct Pins { rows: Vec<Pin>, totals: PinTotals }
 
-    /// Objects of a type whose reference counts differ: how many, on how many pages, and on how many of these nothing but
-    /// counts does; on how many pages that are equal counts of its objects lie (`restored`, and
-    /// `restored_tracked`, where the collector tracks objects).
+    /// Objects of a type whose reference counts differ. `pages`: pages with such objects; `counts_alone`: those of them
+    /// on which only reference counts differ. `restored` and `restored_tracked`: equal pages with reference counts of
+    /// its objects that the garbage collector does not track, and that it does.
     struct CountsOf of memory_use::CountsOf {
         type_address: u64,
         objects: u64,
@@ -52,10 +53,15 @@ answers! {
         restored_tracked: u64,
     }
 
-    /// Numbers of pages of private memory beside those of another process: what a process has alone and is equal
-    /// (`restored_counts`: with objects, `restored_tracked`: with objects that the collector tracks), differs in what the collector writes, in reference
-    /// counts, in both, in anything else; what the other has not (`only_here`); what is still shared. Of pages with
-    /// objects, none of them tracked: those that are equal or differ in counts, and those still shared (`quiet_…`).
+    /// Numbers of pages of a process, by what differs from the same pages of another process.
+    ///
+    /// - Private and equal: `restored` (no objects), `restored_counts` (objects, none of them tracked by the garbage
+    ///   collector), `restored_tracked` (tracked objects).
+    /// - Private and different: in what the `collector` writes, in reference `counts`, in `both` of these, or in
+    ///   anything else (`other`).
+    /// - `only_here`: the other process has no such page. `shared`: still shared.
+    /// - Pages with objects of which none is tracked: `quiet_own` (private, and equal or different only in counts) and
+    ///   `quiet_shared` (still shared).
     struct WrittenPages {
         restored: u64,
         restored_counts: u64,
@@ -71,7 +77,7 @@ answers! {
         types: Vec<CountsOf>,
     }
 
-    /// What is left in [start, end) of a copy of a buffer: the number of the buffer, and where this copy of it began.
+    /// What is left, in [start, end), of a copy of a buffer: the number of the buffer, and where this copy began.
     struct Copied of memory_use::Copied { buffer: usize, base: u64, start: u64, end: u64 }
 }
 
@@ -82,14 +88,15 @@ impl OwnerSum {
     }
 }
 
-/// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
-/// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
+/// A sweep over ascending stretches of memory, each with an owner: a small number, which is also its rank. There are
+/// separate sums for each cell: cell 0 lies below the first cut, cell 1 from the first cut on, and so on. Cuts are
+/// page-aligned.
 #[pyclass]
 pub struct Sweep(memory_use::Sweep);
 
 #[pymethods]
 impl Sweep {
-    /// `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of huge pages are
+    /// `cuts`: ascending page-aligned addresses where a new cell begins. `kept`: owners whose parts of huge pages are
     /// kept as ranges. Raises ValueError.
     #[new]
     #[pyo3(signature = (machine, pages, owners, cuts=Vec::new(), kept=Vec::new()))]
@@ -104,40 +111,41 @@ impl Sweep {
         memory_use::Sweep::new(machine.0.page, pages, owners, cuts, kept).map(Sweep).map_err(raised)
     }
 
-    /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
+    /// Return the whole pages of the `kept` owners that are parts of huge pages, as ascending `(start, end)`.
     fn huge_ranges(&self) -> Vec<Range> {
         self.0.huge_ranges().to_vec()
     }
 
-    /// Bytes that should be there and are not, as ascending `(start, end)`: `owner` has them, whoever is said to have them in
-    /// what is added from now on. Raises ValueError.
+    /// Assign absent bytes, ascending `(start, end)`, to `owner`, whatever owner they have in what is added from now
+    /// on. Raises ValueError.
     fn set_lost(&mut self, ranges: Vec<Range>, owner: u32) -> PyResult<()> {
         self.0.set_lost(ranges, owner).map_err(raised)
     }
 
-    /// One stretch [start, end) of one owner.
+    /// Add a stretch [start, end) with one owner.
     fn add(&mut self, start: u64, end: u64, owner: u32) -> PyResult<()> {
         self.0.add(start, end, owner).map_err(raised)
     }
 
-    /// All parts of what begins at `start` in a store (a region of chunks, an arena of pools, a segment, an area); `owners` maps the
-    /// names of parts to owners: used, free, cached, waiting, top, header, padding, `free run`, muzzy, reserved, foreign, unexplained. Returns where it
-    /// ends. Raises ValueError where nothing begins there, or a part that occurs has no owner.
+    /// Add all parts of what begins at `start` in a store: a region of chunks, an arena of pools, a segment or an area.
+    /// `owners` maps the names of parts to owners: used, free, cached, waiting, top, header, padding, `free run`,
+    /// muzzy, reserved, foreign, unexplained. Returns where it ends. Raises ValueError if nothing begins there, or a
+    /// part that occurs has no owner.
     fn add_blocks(&mut self, space: &Space, store: Store, start: u64, owners: HashMap<String, u32>) -> PyResult<u64> {
         let by_part = PARTS.map(|part| owners.get(part).copied());
         store.add_to(&mut self.0, space, start, by_part).map_err(raised)
     }
 
-    /// What each cell's owners have.
+    /// Return the sums of each owner, for each cell.
     fn finish(&mut self) -> PyResult<Vec<Vec<OwnerSum>>> {
         let cells = self.0.finish().map_err(raised)?;
         Ok(cells.into_iter().map(|cell| cell.into_iter().map(OwnerSum::new).collect()).collect())
     }
 }
 
-/// Groups of blocks of a store, those that keep the most first, and the sums over all. `trimmed`: where heaps start whose free
-/// end gives something back; `kept`: ranges that the kernel does not take back; `least`: the bytes that a group must free;
-/// `most`: how many groups are listed.
+/// Return the groups of blocks of a store that pin the most pages, largest first, and sums over all groups. `trimmed`:
+/// starts of heaps whose free end can be trimmed. `kept`: ranges that the kernel keeps. `least`: bytes that a group
+/// must free. `most`: the number of groups to list.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub fn pins(
@@ -157,15 +165,15 @@ pub fn pins(
     Pins { rows: rows.into_iter().map(pin).collect(), totals: totals.into() }
 }
 
-/// For each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges, ascending), "data", or
-/// "absent bytes". Raises KeyboardInterrupt.
+/// Classify the contents of each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges,
+/// ascending), "data", or "absent bytes". Raises KeyboardInterrupt.
 #[pyfunction]
 pub fn look_at(py: Python<'_>, space: &Space, blocks: Vec<Place>, mapped: Vec<Range>) -> PyResult<Vec<&'static str>> {
     watched(py, None, |watcher| memory_use::look_at(watcher, &space.0, &blocks, &mapped))
 }
 
-/// The copies that `holes` hold of the beginnings of `buffers`, those most often seen first. They may overlap. Some keys of each
-/// buffer and parts of the holes are read, and of both only pages that are in memory.
+/// Return the copies of the beginnings of `buffers` that lie in `holes`, most frequent first. Copies may overlap. Reads
+/// a few keys of each buffer and parts of the holes, and only pages that are in memory.
 #[pyfunction]
 pub fn find_copies(
     py: Python<'_>,
@@ -179,14 +187,15 @@ pub fn find_copies(
     Ok(all(watched(py, None, find)?))
 }
 
-/// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
+/// Read every byte of the ranges once, on all cores, in windows of `window` bytes. A benchmark: no analysis can be
+/// faster.
 #[pyfunction]
 #[pyo3(signature = (space, ranges, window=WINDOW))]
 pub fn read_once(py: Python<'_>, space: &Space, ranges: Vec<Range>, window: u64) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::read_once(watcher, &space.0, &ranges, window))
 }
 
-/// Bytes of the pages in the ranges, which are whole pages, that hold nothing but zeros.
+/// Return the bytes of those pages in the ranges that contain only zeros. The ranges are page-aligned.
 #[pyfunction]
 pub fn zero_pages(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<u64> {
     watched(py, None, |watcher| memory_use::zero_pages(watcher, &space.0, &ranges))
@@ -213,12 +222,12 @@ impl From<memory_use::Written> for WrittenPages {
     }
 }
 
-/// The pages that a process has alone beside those of another.
+/// The private pages of a process, compared with those of another process.
 #[pyclass(frozen)]
 pub struct ComparedPages(memory_use::Compared);
 
-/// Compares the pages of `ranges` that a process has alone, by its `pagemap` file, with those of `other`. Both must stand
-/// still until this is done. Raises OSError, KeyboardInterrupt.
+/// Compare the private pages of `ranges`, found by the process's `pagemap` file, with those of `other`. Both processes
+/// must be stopped until this returns. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
 pub fn compare_pages(
     py: Python<'_>,
@@ -235,8 +244,9 @@ pub fn compare_pages(
     Ok(ComparedPages(compared))
 }
 
-/// By what the pages were written since the two processes shared them. `layout`: of the Python objects of the one that has
-/// them, where it has some; `statics`: `(address, address of the type)` of those in no block. Raises KeyboardInterrupt.
+/// Return what wrote to the pages since the two processes shared them. `layout`: of the Python objects of the process
+/// that has the pages, if there are any. `statics`: `(address, address of the type)` of objects outside blocks. Raises
+/// KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (compared, heaps, layout, statics, progress=None))]
 pub fn written_pages(
@@ -252,8 +262,8 @@ pub fn written_pages(
     Ok(watched(py, progress, |watcher| memory_use::written(watcher, &by, &compared.0))?.into())
 }
 
-/// The same marks of the pages that a process has alone and on which only objects of the types at these addresses lie, of
-/// all blocks in use. Raises OSError, KeyboardInterrupt.
+/// Return the same marks as `page_marks`, of private pages whose used blocks are all objects of the types at these
+/// addresses. Raises OSError, KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, types, path, ranges, progress=None))]
 pub fn value_marks(
@@ -274,8 +284,9 @@ pub fn value_marks(
     Ok(PyBytes::new(py, &marks).unbind())
 }
 
-/// Marks of 16 bytes of the pages in `ranges` that a process has alone, by its `pagemap` file, with `shared` of all that it
-/// has: equal for equal pages; those of zeros have none. Raises OSError, KeyboardInterrupt.
+/// Return a mark of 16 bytes for each private page in `ranges`, found by the process's `pagemap` file; with `shared`
+/// for every page that it has. Equal pages have equal marks. Pages of zeros have none. Raises OSError,
+/// KeyboardInterrupt.
 #[pyfunction]
 pub fn page_marks(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! mimalloc: CPython's own copy, and libraries.
+//! mimalloc, CPython's own copy and those of libraries, for Python.
 
 use crate::mallocng::AskedOfClass;
 use crate::memory::{Pages, Space};
@@ -15,8 +15,9 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// A form of the structures: bytes of `mi_page_t`, where a segment has its cookie, whether each heap of a thread has its
-    /// tag, whether only CPython's own copy has it, and whether it has a map of pages in the place of segments.
+    /// A form of mimalloc's structures. `entry`: bytes of `mi_page_t`. `cookie`: the offset of a segment's cookie.
+    /// `tagged`: each heap of a thread has a tag. `only_pythons`: only CPython's own copy has this form. `has_map`: it
+    /// has a page map instead of segments.
     struct MimallocForm {
         name: &'static str,
         entry: u64,
@@ -26,28 +27,29 @@ answers! {
         has_map: bool,
     }
 
-    /// A segment [start, end), or an arena or a page of 3.x; the thread that has it, 0 where that one is gone; and the place
-    /// of its mimalloc among those that were read.
+    /// A segment [start, end), or an arena or a page of mimalloc 3. `thread`: the thread that owns it, 0 if that has
+    /// ended. `root`: the index of its mimalloc among those that were read.
     struct Segment { start: u64, end: u64, thread: u64, root: u32 }
 
-    /// A word of static data that leads to a map of pages of so many words.
+    /// A word of static data that points to a page map of `count` words.
     struct FoundMap of mimalloc::FoundMap { address: u64, map: u64, count: u64 }
 
-    /// Of how many pages it was asked whether they are as a form says, how many are, and how many used blocks tell
-    /// what was asked for, as those of secure and debug builds do: none where not most of them do. `entries`: what a map of pages
-    /// has, and `placed`: how many of these the form finds a page of.
+    /// How a sample of pages fits a form. `pages`: pages that were checked. `fit`: those that fit. `padded`: used
+    /// blocks that record the requested size, as in secure and debug builds; 0 unless most of them do. `entries`:
+    /// entries of the page map. `placed`: those for which the form finds a page.
     struct FormFit of mimalloc::Fit { entries: u64, placed: u64, pages: u64, fit: u64, padded: u64 }
 
-    /// What looks like a segment's header: the cookie xor the address, used pages, and whether its slices tile it. One that
-    /// was given back keeps its header for a while, and has no used pages.
+    /// A possible header of a segment. `cookie`: the cookie xor the address. `used`: used pages. `tiles`: its slices
+    /// tile it. A segment that was returned keeps its header for a while, without used pages.
     struct FoundSegment of mimalloc::FoundSegment { address: u64, cookie: u64, used: u64, tiles: bool }
 
-    /// The pages of the heaps with one tag, used blocks, their bytes, and pages that no thread owns.
+    /// The pages of the heaps with one tag: used blocks, their bytes, and pages that no thread owns (`abandoned`).
     struct TaggedHeap { tag: u8, pages: u64, used: u64, bytes: u64, abandoned: u64 }
 
-    /// What lies in a segment. The state is used, free, `free span`, reserved, `segment header`, padding or unexplained; the
-    /// list that of a free block, None for one never handed out. `asked`: the bytes that were asked for, where the block
-    /// says. `root`: the place of its mimalloc among those that were read; `arena`: the number of the heap that has its page.
+    /// What lies at an address of a segment. `state`: "used", "free", "free span", "reserved", "segment header",
+    /// "padding" or "unexplained". `list`: the list of a free block, None for a block that was never handed out.
+    /// `asked`: the requested bytes, if the block records them. `root`: the index of its mimalloc among those that were
+    /// read. `arena`: the number of the heap that has its page.
     struct PageBlock {
         address: u64,
         size: u64,
@@ -58,9 +60,9 @@ answers! {
         arena: Option<u32>,
     }
 
-    /// What a heap of a thread has: its pages, in bytes those with blocks in use and those without, and the blocks in use. `heap`:
-    /// its address, 0 of the pages that none has, as their threads have ended or given them up; `number`: its place among those of
-    /// the mimalloc at the place `root`.
+    /// What a heap of a thread has: its pages, the bytes of pages with used blocks (`active`) and without (`empty`),
+    /// and the used blocks. `heap`: its address, 0 for the pages without a heap, whose threads have ended or abandoned
+    /// them. `number`: its index among the heaps of the mimalloc at index `root`.
     struct HeapUse of mimalloc::HeapUse {
         root: u32,
         number: u32,
@@ -71,8 +73,8 @@ answers! {
         used: u64,
     }
 
-    /// A page whose lists do not fit its count, or a segment whose pages do not; `passing`: as a thread may leave it that stands
-    /// inside mimalloc.
+    /// A page whose lists do not fit its count, or a segment whose pages do not. `passing`: a thread inside mimalloc
+    /// may leave it so.
     struct Miscounted of mimalloc::Miscounted { damage: Damage, passing: bool }
 }
 
@@ -81,13 +83,13 @@ fn hole(found: MimallocHole) -> Hole {
     Hole { start, end, address: start, arena, before: before.map(block), after: after.map(block) }
 }
 
-/// All of one mimalloc or several, by address.
+/// All blocks of one or more mimallocs, by address.
 #[pyclass(frozen)]
 pub struct Mimalloc(pub Arc<mimalloc::Mimalloc>);
 
 #[pymethods]
 impl Mimalloc {
-    /// Every segment, by address.
+    /// Return all segments, by address.
     fn segments(&self) -> Vec<Segment> {
         let row = |segment: &mimalloc::Segment| {
             let mimalloc::Segment { address, end, thread, root, .. } = *segment;
@@ -96,18 +98,18 @@ impl Mimalloc {
         self.0.segments().iter().map(row).collect()
     }
 
-    /// By block size, of the one at the place `root`, or of all.
+    /// Return the blocks by size, of the mimalloc at index `root` or of all.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
     }
 
-    /// By heap.
+    /// Return what each heap has.
     fn heap_use(&self) -> Vec<HeapUse> {
         all(self.0.heap_use())
     }
 
-    /// By tag.
+    /// Return what the heaps with each tag have.
     fn heaps(&self) -> Vec<TaggedHeap> {
         let row = |(tag, pages, used, bytes, abandoned)| TaggedHeap { tag, pages, used, bytes, abandoned };
         self.0.heaps().into_iter().map(row).collect()
@@ -119,7 +121,7 @@ impl Mimalloc {
         self.0.free_spans()
     }
 
-    /// What holds no block in use: pages and spans, ascending.
+    /// Return the pages and spans without used blocks, ascending.
     fn empty_spans(&self) -> Vec<Range> {
         self.0.empty_spans()
     }
@@ -129,61 +131,62 @@ impl Mimalloc {
         self.0.page_count()
     }
 
-    /// What holds `address`; None outside every segment.
+    /// Return what lies at `address`; None outside all segments.
     fn find(&self, space: &Space, address: u64) -> Option<PageBlock> {
         let (root, (address, size, state, list)) = self.0.find(&space.0, address)?;
         let asked = if state == "used" { self.0.asked_at(&space.0, address) } else { None };
         Some(PageBlock { address, size, state, list, asked, root, arena: self.0.arena_at(address) })
     }
 
-    /// What was asked for, by block size, where blocks say so, of the one at the place `root`, or of all; one that does not say
-    /// counts as wholly asked for.
+    /// Return the requested bytes by block size, of the mimalloc at index `root` or of all. A block that does not
+    /// record its requested size counts in full.
     #[pyo3(signature = (space, root=None))]
     fn asked_by_class(&self, py: Python<'_>, space: &Space, root: Option<u32>) -> PyResult<Vec<AskedOfClass>> {
         let rows = watched(py, None, |watcher| self.0.asked_by_class(watcher, &space.0, root))?;
         Ok(rows.into_iter().map(|(size, used, asked)| AskedOfClass { size, used, asked }).collect())
     }
 
-    /// What would go if the blocks of pages were moved into as few as they need; all pages count where `pages` is None.
+    /// Return what moving the blocks of pages into as few pages as possible would free. All pages count if `pages` is
+    /// None.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| packed(self.0.slabs(), pages.as_deref()))
     }
 
-    /// The used blocks of the page whose slices hold `address`.
+    /// Return the used blocks of the page whose slices contain `address`.
     fn used_in_page(&self, address: u64) -> Vec<Member> {
         self.0.used_in_page(address).into_iter().map(used).collect()
     }
 
-    /// The blocks that are meant.
+    /// Return the blocks that match `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
-    /// The first `most` used blocks of `least` to `largest` bytes, ascending.
+    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
     fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
         self.0.first_used(least, largest, most).into_iter().map(used).collect()
     }
 
-    /// The `most` largest used blocks of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
     fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
         self.0.largest_used(least, most).into_iter().map(used).collect()
     }
 
-    /// Damage met in segments.
+    /// Damage in segments.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// Pages whose lists do not fit their count.
+    /// Pages whose lists do not fit their count, and segments whose pages do not.
     #[getter]
     fn miscounted(&self) -> Vec<Miscounted> {
         all(self.0.miscounted.iter().cloned())
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`.
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
         Ok(holes.into_iter().map(hole).collect())
@@ -194,7 +197,7 @@ fn form(name: &str) -> PyResult<&'static mimalloc::MimallocForm> {
     mimalloc::form_named(name).ok_or_else(|| PyValueError::new_err(format!("no form of mimalloc is called {name:?}")))
 }
 
-/// The forms that mimalloc's structures have had, in the order in which they are tried.
+/// Return the forms that mimalloc's structures have had, in the order in which they are tried.
 #[pyfunction]
 pub fn mimalloc_forms() -> Vec<MimallocForm> {
     let row = |form: &mimalloc::MimallocForm| MimallocForm {
@@ -208,8 +211,8 @@ pub fn mimalloc_forms() -> Vec<MimallocForm> {
     mimalloc::FORMS.iter().map(row).collect()
 }
 
-/// Reads all of several. Of each: the name of its form, whether its blocks tell what was asked for, and the addresses of its
-/// segments, or that of its map of pages. Raises ValueError for another name.
+/// Read one or more mimallocs. `roots`: for each the name of its form, whether its blocks record the requested size,
+/// and the addresses of its segments, or of its page map. Raises ValueError for an unknown name.
 #[pyfunction]
 pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Vec<u64>)>) -> PyResult<Mimalloc> {
     let root =
@@ -219,35 +222,37 @@ pub fn read_mimalloc(py: Python<'_>, space: &Space, roots: Vec<(String, bool, Ve
     Ok(Mimalloc(Arc::new(found)))
 }
 
-/// What looks like a segment's header at a multiple of 32 MiB in `ranges`, by the form of that name. Raises ValueError for
-/// another name.
+/// Return what looks like a header of a segment of the named form, at multiples of 32 MiB in `ranges`. Raises
+/// ValueError for an unknown name.
 #[pyfunction]
 pub fn find_segments(py: Python<'_>, space: &Space, ranges: Vec<Range>, name: &str) -> PyResult<Vec<FoundSegment>> {
     let form = form(name)?;
     Ok(all(watched(py, None, |watcher| mimalloc::find_segments(watcher, &space.0, &ranges, form))?))
 }
 
-/// The words of static data in `ranges` that lead to what looks like a map of pages.
+/// Return the words of static data in `ranges` that point to what looks like a page map.
 #[pyfunction]
 pub fn find_page_maps(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<Vec<FoundMap>> {
     Ok(all(watched(py, None, |watcher| mimalloc::find_page_maps(watcher, &space.0, &ranges))?))
 }
 
-/// How well the form of that name fits a sample of the pages of segments, or of a map. Raises ValueError for another name.
+/// Check how well the named form fits a sample of the pages of segments, or of a page map. Raises ValueError for an
+/// unknown name.
 #[pyfunction]
 pub fn mimalloc_fit(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<FormFit> {
     let form = form(name)?;
     Ok(watched(py, None, |watcher| mimalloc::fit_of(watcher, &space.0, form, &places))?.into())
 }
 
-/// The heaps that the pages of a sample of segments belong to, by the form of that name. Raises ValueError for another name.
+/// Return the heaps that own the pages in a sample of segments, by the named form. Raises ValueError for an unknown
+/// name.
 #[pyfunction]
 pub fn mimalloc_owners(py: Python<'_>, space: &Space, name: &str, places: Vec<u64>) -> PyResult<Vec<u64>> {
     let form = form(name)?;
     Ok(py.detach(|| mimalloc::owners_of(&space.0, form, &places)))
 }
 
-/// [start, end) of a map of pages and of each of its submaps, ascending.
+/// Return [start, end) of a page map and of each of its submaps, ascending.
 #[pyfunction]
 pub fn page_map_tables(py: Python<'_>, space: &Space, map: u64) -> Vec<Range> {
     py.detach(|| mimalloc::map_tables(&space.0, map))

@@ -1,4 +1,4 @@
-//! Python's objects in a target.
+//! Python objects in the memory of a target.
 
 use crate::claimed::Claimed;
 use crate::glibc::{listed, ListedChunk};
@@ -42,9 +42,9 @@ records! {
     Table { name, used_at, table_at, mask_at, shared_at, slot, head, entries }
 }
 
-/// The places in `layout.unwalked` that Python's objects tell of. `roots`: groups of ranges of memory outside of the heaps
-/// whose words lead there, the ones that are to be believed most first. Raises KeyboardInterrupt and whatever
-/// `progress(done, total)` raises.
+/// Return the blocks in `layout.unwalked`, memory that cannot be walked, that Python objects claim. `roots`: groups of
+/// ranges outside the heaps whose words point there, the most credible group first. Raises KeyboardInterrupt, and
+/// whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, measures, roots, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -62,64 +62,70 @@ pub fn find_claimed(
     Ok(Claimed(Arc::new(watched(py, progress, find)?)))
 }
 
-/// A block's address and size, and an address inside it.
+/// The address and the size of a block, and an address inside it.
 type Spot = (u64, u64, u64);
 
-/// The smallest and the largest size.
+/// The smallest and the largest block size, in bytes.
 type Sizes = (u64, u64);
 
 answers! {
-    /// Buffers by what they are to their owner.
+    /// Buffers with the same role for their owner.
     struct OwnedBuffers { role: u8, count: u64, bytes: u64 }
 
-    /// The objects of the type at an address with these `tp_flags`: those that live, those on free lists, and the buffers.
+    /// The objects of the type at `address`, which has the `tp_flags` in `flags`. `live`: living objects. `idle`:
+    /// objects on free lists. `owned`: their buffers, by role.
     struct TypeRow { address: u64, flags: u64, live: Tally, idle: Tally, owned: Vec<OwnedBuffers> }
 
-    /// What one store has, by its name: used blocks, and those of them that are neither objects nor claimed.
+    /// The used blocks of one store, and those of them that are neither objects nor owned by one.
     struct StoreRow of python::StoreRow { name: &'static str, used: Tally, unclassified: Tally }
 
-    /// Who owns a block: an object and its type, or a word of a root; then the type is 0, the role is the root's number,
-    /// and the address is that of the word.
+    /// The owner of a block: an object with its type, or a word of a root. For a root, `type_address` is 0, `role` is
+    /// the number of the root, and `address` is that of the word.
     struct BlockOwner { block: u64, address: u64, type_address: u64, role: u32 }
 
-    /// An object in a block.
+    /// An object in a block. `alive`: False if it is on a free list.
     struct ObjectAt { address: u64, type_address: u64, alive: bool }
 
-    /// A live object with its size and the bytes of its buffers.
+    /// A live object. `size`: of its block. `buffers`: the bytes of its buffers.
     struct Instance { address: u64, type_address: u64, size: u64, buffers: u64 }
 
-    /// How many objects there are, their bytes and their buffers', and the first of them in order.
+    /// The number of objects, their bytes and those of their buffers, and the first objects in order.
     struct InstanceList { count: u64, bytes: u64, buffers: u64, rows: Vec<Instance> }
 
-    /// Of one size of blocks: objects that tell their size, and the bytes that they asked for.
+    /// For one block size: the number of objects whose requested size is known, and the sum of these sizes in bytes.
     struct AskedSize { block_size: u64, objects: u64, bytes: u64 }
 
-    /// Containers with room: small bytes of it, bytes of resident pages, what the one at the address has, which is the most.
+    /// Containers with unused room. `small`: bytes of room smaller than a page. `pages`: resident bytes of whole unused
+    /// pages. `most`: the largest room of one container, and `address`: that container.
     struct Slack of containers::Slack { containers: u64, small: u64, pages: u64, most: u64, address: u64 }
 
-    /// Objects of the type at `kind`: those that live and their bytes, those on free lists and theirs.
+    /// An estimate for the objects of the type at `kind`: living objects and their bytes, objects on free lists and
+    /// their bytes.
     struct Estimate of python::Estimate { kind: u64, live: u64, bytes: u64, idle: u64, idle_bytes: u64 }
 
-    /// The blocks that one traceback, at its address, allocated.
+    /// The blocks that one traceback allocated. `traceback`: its address.
     struct Traced of python::Traced { traceback: u64, count: u64, bytes: u64 }
 
-    /// What tables of traces hold, by traceback, and how many entries were read.
+    /// The contents of tracemalloc's tables by traceback, and the number of entries that were read.
     struct Traces { rows: Vec<Traced>, entries: u64 }
 
-    /// Equal objects: the hash of their value, their kind, their blocks' bytes, those of the largest, and the first of them.
+    /// Objects with equal values: the hash of the value, its kind, the number of objects, the bytes of their blocks,
+    /// the size of the largest block, and the address of the first object.
     struct Equal of python::Equal { hash: u128, kind: u8, count: u64, bytes: u64, largest: u64, address: u64 }
 
-    /// Over all values of a kind: objects and bytes; values that several have, those objects, and what one each would save.
+    /// Sums over all values of a kind: objects and their bytes; `values` that more than one object has, `copies`: those
+    /// objects, `saved`: bytes that one object for each value would save.
     struct KindSum of python::KindSum { kind: u8, objects: u64, bytes: u64, values: u64, copies: u64, saved: u64 }
 
-    /// Values that several objects have: the first of them in order, sums by kind, and how many there are in all.
+    /// Values that more than one object has: the first of them in order, sums by kind, and the number of all.
     struct EqualValues { rows: Vec<Equal>, sums: Vec<KindSum>, count: u64 }
 
-    /// One of equal objects: the hash of its value, its address and its block's size.
+    /// One of several equal objects: the hash of its value, its address, and the size of its block.
     struct EqualObject { hash: u128, address: u64, size: u64 }
 
-    /// Containers of one kind: how many, those without room, those whose table others share, the items of the rest and those
-    /// they have room for, and how many are up to a tenth, two tenths and so on full.
+    /// The containers of one kind. `empty`: containers without any capacity. `shared`: containers whose table belongs
+    /// to others too. `used` and `room`: items of the rest, and their capacity. `tenths`: how many of the rest are
+    /// filled up to 10 %, 20 %, and so on.
     struct ContainerFill of containers::Fill {
         count: u64,
         empty: u64,
@@ -132,7 +138,8 @@ answers! {
     /// Objects with the same key, and the bytes of their blocks.
     struct Tallied { key: u64, count: u64, bytes: u64 }
 
-    /// In how many blocks an object, whose type has these of the flags that were asked for, lies at this distance.
+    /// The number of blocks in which an object lies at this distance from the start. `flags`: the requested bits of
+    /// `tp_flags`.
     struct DistanceVotes { flags: u64, distance: u64, blocks: u64 }
 }
 
@@ -153,31 +160,30 @@ fn instance((address, type_address, size, buffers): python::Instance) -> Instanc
     Instance { address, type_address, size, buffers }
 }
 
-/// The answer of a census; sizes in bytes.
+/// The result of a census; sizes are in bytes.
 #[pyclass(frozen, get_all)]
 pub struct Census {
-    /// One for each type that has objects.
+    /// One row for each type that has objects.
     rows: Vec<Py<TypeRow>>,
-    /// What each of the heaps' stores has.
+    /// One row for each store of the heaps.
     stores: Vec<StoreRow>,
-    /// Of the watched blocks.
+    /// The owners of the watched blocks.
     owners: Vec<Py<BlockOwner>>,
-    /// The blocks that each root leads to.
+    /// The blocks that each root reaches.
     roots: Vec<Tally>,
-    /// The largest blocks of which nothing is known, largest first.
+    /// The largest unidentified blocks, largest first.
     unknown: Vec<Place>,
     /// Buffers that look like objects, by user address.
     contested: Vec<u64>,
-    /// Blocks of many objects of which none is alive.
+    /// Blocks for many objects, of which none is alive.
     idle_slabs: Tally,
-    /// How long it took to find the owners of buffers, in seconds: as the walk went on, where workers share that, and to
-    /// follow the pointers that lead to the rest.
+    /// How many seconds it took to find the owners of buffers. `settling`: during the walk, with several workers.
+    /// `following`: following the pointers to the rest.
     settling: f64,
     following: f64,
 }
 
-/// Classifies every used block. Raises KeyboardInterrupt and whatever
-/// `progress(done, total)` raises.
+/// Classify every used block. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, question, graph=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -206,14 +212,16 @@ pub fn take_census(
     })
 }
 
-/// The object in each block, or None; of a block that holds many the one at the address inside it, else the first.
+/// Return the object in each block, or None. In a block of many objects: the one at the address inside the block, else
+/// the first.
 #[pyfunction]
 pub fn objects_in(heaps: &Heaps, layout: Given<TypeLayout>, blocks: Vec<Spot>) -> Vec<Option<ObjectAt>> {
     let found = python::objects_in(heaps.0.lend(), &layout.0, &blocks);
     found.into_iter().map(|found| found.map(object_at)).collect()
 }
 
-/// The wanted used chunks that look like live objects of one of the types at `kinds`, in no order. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return the used chunks among `wanted` that look like live objects of one of the types at `kinds`, unordered. Raises
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, wanted, progress=None))]
 pub fn list_objects(
@@ -229,9 +237,9 @@ pub fn list_objects(
     Ok(found.into_iter().map(listed).collect())
 }
 
-/// The live objects of the types at `kinds`, in order and cut to `top`. `kinds`: types with the place of their names in the
-/// alphabet. Raises ValueError for an unknown order,
-/// KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return the live objects of the types at `kinds`, ordered, at most `top`. `kinds`: maps each type to the position of
+/// its name in the alphabet. Raises ValueError for an unknown order, KeyboardInterrupt, and whatever `progress(done,
+/// total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, order, top=None, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -253,8 +261,8 @@ pub fn list_instances(
     Ok(InstanceList { count, bytes, buffers, rows: rows.into_iter().map(instance).collect() })
 }
 
-/// Each size class, by size. Raises
-/// KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return the requested bytes of the objects in each size class, by size. Raises KeyboardInterrupt, and whatever
+/// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, sizing, without, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -272,7 +280,9 @@ pub fn asked_sizes(
     Ok(watched(py, progress, ask)?.into_iter().map(row).collect())
 }
 
-/// One row for each of `growing` and of `tables`, of those that lie in blocks of `sizes`, in groups of equal ones; with `most` the first three are estimates, from that many groups of each size.
+/// Return the unused room of containers, one row for each of `growing` and then of `tables`. Only containers in blocks
+/// of `sizes` count, and only in stores that keep blocks of one size together. With `most`, `containers`, `small` and
+/// `pages` are estimates from that many groups of each size.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, pages, growing, tables, sizes, most=None))]
 #[allow(clippy::too_many_arguments)]
@@ -293,7 +303,7 @@ pub fn list_slack(
     Ok(all(watched(py, None, list)?))
 }
 
-/// What a sample of at most `most` pools of each size says of all objects in blocks of at most 512 bytes.
+/// Estimate the number of objects of each type in blocks of at most 512 bytes, from at most `most` pools of each size.
 #[pyfunction]
 pub fn estimate_types(
     py: Python<'_>,
@@ -305,9 +315,9 @@ pub fn estimate_types(
     Ok(all(watched(py, None, |watcher| python::estimate_types(watcher, heaps, &layout.0, most))?))
 }
 
-/// How often each distance from a block's start to an object occurs, by the flags of its type in
-/// `mask`, over at most `most` pools of each size class, or without pools over chunks of each size, or over as
-/// many pages of mimalloc if that is in use. The layout's own distances are not used.
+/// Count how often an object begins at each distance from the start of its block, by the bits `mask` of its type's
+/// flags. Samples at most `most` pools of each size class, or pages of mimalloc, or chunks of each size, whichever the
+/// process uses. The distances in the layout are not used.
 #[pyfunction]
 pub fn vote_distances(
     py: Python<'_>,
@@ -322,7 +332,7 @@ pub fn vote_distances(
     Ok(found.into_iter().map(row).collect())
 }
 
-/// The types that blocks of such a sample point to: `{address: tp_flags}`.
+/// Return the types that the blocks of such a sample point to: `{address: tp_flags}`.
 #[pyfunction]
 pub fn sample_types(
     py: Python<'_>,
@@ -334,7 +344,7 @@ pub fn sample_types(
     watched(py, None, |watcher| python::sample_types(watcher, heaps, &layout.0, most))
 }
 
-/// What tracemalloc's tables hold. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Sum up tracemalloc's tables. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, tables, progress=None))]
 pub fn count_traces(
@@ -348,9 +358,12 @@ pub fn count_traces(
     Ok(Traces { rows: all(found.rows), entries: found.entries })
 }
 
-/// Values that `least` objects or more of the types at `types` have, the `top` of them; `slices`: in how many passes, each
-/// with as large a part of the distinct values in memory. `apart`: (start, end, number) of memory whose objects are equal only to
-/// those of the same number. Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return the values that at least `least` objects of the types at `types` have: the `top` values that would save the
+/// most, or with `by_bytes` those with the most bytes.
+///
+/// `slices`: the number of passes; each keeps one part of the distinct values in memory. `apart`: (start, end, number)
+/// of memory whose objects equal only objects with the same number. Raises KeyboardInterrupt, and whatever
+/// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, types, without, apart, least, by_bytes, slices, top, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -377,8 +390,8 @@ pub fn equal_values(
     Ok(EqualValues { rows: all(rows), sums: all(sums), count })
 }
 
-/// The objects of the types at `types` whose values have these hashes, by address, at most `most`. Raises
-/// KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return the objects of the types at `types` whose values have these hashes, by address, at most `most`. Raises
+/// KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, types, without, apart, hashes, most, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -403,8 +416,8 @@ pub fn equal_objects(
     Ok(watched(py, progress, find)?.into_iter().map(row).collect())
 }
 
-/// The hashes of the values of the objects at these addresses; None where one cannot be read, or is of no kind that has one.
-/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Return the hash of the value of the object at each address; None if it cannot be read or is of a kind without
+/// hashes. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, values, addresses, progress=None))]
 pub fn value_hashes(
@@ -419,9 +432,9 @@ pub fn value_hashes(
     watched(py, progress, |watcher| python::value_hashes(watcher, heaps, &layout.0, &values.0, &addresses))
 }
 
-/// Live objects of the types at `kinds` by the size of their block, where the type's offset is negative, else by the
-/// number at that offset from the object, without its sign. Raises KeyboardInterrupt and whatever `progress(done, total)`
-/// raises.
+/// Count live objects of the types at `kinds` by a key: the size of their block if the offset of the type is negative,
+/// else the absolute value of the number at that offset in the object. Raises KeyboardInterrupt, and whatever
+/// `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, without, progress=None))]
 #[allow(clippy::too_many_arguments)]
@@ -440,8 +453,8 @@ pub fn tally_objects(
     Ok(watched(py, progress, tally)?.into_iter().map(row).collect())
 }
 
-/// How full the containers of the types at `kinds` are, each type with its place among `growing` and, after those, `tables`.
-/// Raises KeyboardInterrupt and whatever `progress(done, total)` raises.
+/// Count how full the containers of the types at `kinds` are. `kinds`: maps each type to its index in `growing`
+/// followed by `tables`. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, growing, tables, without, progress=None))]
 #[allow(clippy::too_many_arguments)]

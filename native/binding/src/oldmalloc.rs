@@ -1,4 +1,4 @@
-//! musl's malloc before 1.2.1.
+//! musl's malloc before 1.2.1, for Python.
 
 use crate::memory::Space;
 use crate::records::Given;
@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// A chunk: what the program would be given, its size with the header, where it ends, and used or free.
+    /// A chunk. `address`: what the program got. `size`: with the header. `state`: "used" or "free".
     struct OldChunk { address: u64, size: u64, end: u64, state: &'static str }
 
-    /// Chunks of one size with the header: how many are used and free.
+    /// Chunks of one size, header included: how many are used, and how many are free.
     struct OldSize { size: u64, used: u64, free: u64 }
 }
 
@@ -28,59 +28,60 @@ pub struct Oldmalloc(pub Arc<oldmalloc::Oldmalloc>);
 
 #[pymethods]
 impl Oldmalloc {
-    /// Heaps, what the dynamic linker gave, and mappings of one chunk, ascending; one such after the other.
+    /// Return the heaps, the memory donated by the dynamic linker, and the mappings of single chunks, ascending.
+    /// Adjacent ones stay separate.
     fn regions(&self) -> Vec<Range> {
         self.0.regions()
     }
 
-    /// By size.
+    /// Return the chunks by size.
     fn sizes(&self, py: Python<'_>) -> Vec<OldSize> {
         let rows = py.detach(|| self.0.sizes());
         rows.into_iter().map(|(size, used, free)| OldSize { size, used, free }).collect()
     }
 
-    /// The chunk that holds `address`; None outside of all.
+    /// Return the chunk that contains `address`; None outside all of them.
     fn find(&self, address: u64) -> Option<OldChunk> {
         let (address, size, state, end) = self.0.find(address)?;
         Some(OldChunk { address, size, end, state })
     }
 
-    /// The blocks that are meant.
+    /// Return the blocks that match `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
-    /// The first `most` used blocks of chunks of `least` to `largest` bytes, ascending.
+    /// Return the first `most` used blocks whose chunks have `least` to `largest` bytes, ascending.
     fn first_used(&self, py: Python<'_>, least: u64, largest: u64, most: usize) -> Vec<Member> {
         py.detach(|| self.0.first_used(least, largest, most)).into_iter().map(used).collect()
     }
 
-    /// The `most` largest used blocks of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
     fn largest_used(&self, py: Python<'_>, least: u64, most: usize) -> Vec<Member> {
         py.detach(|| self.0.largest_used(least, most)).into_iter().map(used).collect()
     }
 
-    /// What is wrong in chunks' heads.
+    /// Damage in the headers of chunks.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// Free chunks that are in no bin, and bins that hold something else.
+    /// Free chunks that are in no bin, and entries of bins that are not free chunks.
     #[getter]
     fn unbinned(&self) -> Vec<Damage> {
         damage_rows(&self.0.unbinned)
     }
 
-    /// Free chunks of at least `minimum` bytes.
+    /// Return the free chunks of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
         Ok(holes.into_iter().map(hole).collect())
     }
 }
 
-/// Reads all chunks. `anonymous`: private anonymous memory that nobody else owns; `data`: static data of modules; each
-/// joined where ranges touch. Raises Fault where `mal` cannot be read.
+/// Read all chunks. `anonymous`: private anonymous memory that has no other owner. `data`: static data of modules.
+/// Adjacent ranges must be merged in both. Raises Fault if `mal` cannot be read.
 #[pyfunction]
 pub fn read_oldmalloc(
     py: Python<'_>,
@@ -94,7 +95,7 @@ pub fn read_oldmalloc(
     Ok(Oldmalloc(Arc::new(found)))
 }
 
-/// Where `mal` with its 64 bins is in `ranges` of static data, joined where they touch.
+/// Return where `mal` with its 64 bins may be in `ranges` of static data. Adjacent ranges must be merged.
 #[pyfunction]
 pub fn find_bins(py: Python<'_>, space: &Space, ranges: Vec<Range>) -> PyResult<Vec<u64>> {
     watched(py, None, |watcher| oldmalloc::find_bins(watcher, &space.0, &ranges))

@@ -1,11 +1,11 @@
-//! Packed files.
+//! Compressed files.
 
 use crate::watch::raised;
 use gdbheap_core::packed;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A file packed as a stream of frames, as the bytes that were packed. `kind`: "zstd" or "lz4". Raises OSError, ValueError.
+/// A reader of a file that was compressed as a stream of frames. `kind`: "zstd" or "lz4". Raises OSError, ValueError.
 #[pyclass]
 pub struct Unpacker(packed::Unpacker);
 
@@ -16,14 +16,14 @@ impl Unpacker {
         packed::Unpacker::open(path, kind).map(Unpacker).map_err(raised)
     }
 
-    /// How many bytes of the packed file were read.
+    /// The number of bytes of the compressed file that were read.
     #[getter]
     fn position(&self) -> u64 {
         self.0.position()
     }
 
-    /// At most `size` bytes, none at the end. What comes before a damaged place, or the place where the file was cut off, is
-    /// given first; then that raises ValueError.
+    /// Return at most `size` uncompressed bytes; empty at the end. Before a damaged or truncated place, everything up
+    /// to it is returned first; the next call raises ValueError.
     fn read<'py>(&mut self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.0.read(size)).map_err(raised)?;
         Ok(PyBytes::new(py, &bytes))

@@ -1,4 +1,4 @@
-//! What packing the blocks of slabs would do.
+//! What packing the blocks of slabs into fewer slabs would do.
 
 use crate::rows::{all, answers, Range};
 use gdbheap_access::memory;
@@ -6,9 +6,9 @@ use gdbheap_core::allocators::BlockSlab;
 use gdbheap_core::memory_use;
 
 answers! {
-    /// Blocks of one size of the allocator at the place `root` among several: in how many slabs they lie, how many cannot be given
-    /// out (`live`), how many can, and the resident bytes of the slabs. Packed, `spare` slabs would go, after `moved` blocks were
-    /// moved, and RSS would be smaller by `freed`.
+    /// Blocks of one size of one allocator. `root`: its index among several. `slabs`: that hold the blocks. `live`:
+    /// blocks that cannot be handed out. `free`: blocks that can. `resident`: bytes of the slabs. Packing moves `moved`
+    /// blocks, frees `spare` slabs, and makes RSS smaller by `freed` bytes.
     struct PackedSize of memory_use::PackedSize {
         root: u32,
         size: u64,
@@ -21,17 +21,17 @@ answers! {
         freed: u64,
     }
 
-    /// What packing would do, by size, and [start, end) of the slabs that would go, ascending.
+    /// What packing would do, by size. `going`: [start, end) of the slabs that would be freed, ascending.
     struct Packing { sizes: Vec<PackedSize>, going: Vec<Range> }
 }
 
-/// What packing slabs would do.
+/// Return what packing slabs would do.
 pub fn packed(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::packing(slabs, pages);
     Packing { sizes: all(sizes), going }
 }
 
-/// What copying all blocks before the first old one is freed would do.
+/// Return what copying all blocks, before the first old one is freed, would do.
 pub fn copied(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&memory::Pages>) -> Packing {
     let (sizes, going) = memory_use::copying(slabs, pages);
     Packing { sizes: all(sizes), going }

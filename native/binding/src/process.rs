@@ -1,4 +1,4 @@
-//! Processes that stand still, and calls in their threads.
+//! Stopped processes, copies of processes, calls in their threads, and files that they name.
 
 use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
@@ -17,11 +17,16 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is called in a thread, and by which way it returns: the calls, the address of code that returns from a signal
-/// handler (restorer), that of code that keeps a function's result (keeper) with the index of the register through which
-/// it stores and the bytes by which it moves the stack pointer, the descriptor that is captured or -1, whether the thread
-/// is filtered by seccomp, the limit in seconds, whether the thread finishes by itself after that, and what is put back
-/// in any case, and after a call that was undone.
+/// Calls to make in a thread, and how the thread returns from them.
+///
+/// - `restorer`: the address of code that returns from a signal handler.
+/// - `keeper`: the address of code that stores a function's result through the register `keeper_register`, and moves
+///   the stack pointer by `keeper_skips` bytes.
+/// - `captured`: the file descriptor whose output is captured; -1 for none.
+/// - `filtered`: whether a seccomp filter is on the thread.
+/// - `limit`: seconds.
+/// - `leaves`: whether the thread finishes the call on its own after the limit.
+/// - `kept`: bytes that are put back in any case; `freed`: after a call that was undone.
 pub struct CallPlan {
     calls: Vec<FunctionCall>,
     restorer: u64,
@@ -36,7 +41,7 @@ pub struct CallPlan {
     freed: Vec<Bytes>,
 }
 
-/// A function's address, and its arguments.
+/// The address of a function, and its arguments.
 type FunctionCall = (u64, Vec<u64>);
 
 records! {
@@ -46,7 +51,7 @@ records! {
 }
 
 answers! {
-    /// A thread that stands still, and its general registers (`struct user_regs_struct`).
+    /// A stopped thread and its general registers (`struct user_regs_struct`).
     struct ThreadState of Thread {
         tid: i32,
         thread_pointer: u64,
@@ -55,10 +60,12 @@ answers! {
         general: Vec<u64>,
     }
 
-    /// Bytes of a process by the kernel's sums: resident; of that its proportional share (`proportional`: how many lines
-    /// said one, each cut to whole KiB), private, shared, anonymous, given back lazily; huge pages of hugetlbfs, which are
-    /// in none of these; swapped, and the share of that, None where the kernel does not say. `fingerprint`: equal for
-    /// equal texts.
+    /// Memory of a process in bytes, as the kernel sums it up.
+    ///
+    /// `pss`: the proportional share of `rss`; `proportional`: the number of lines that it comes from, each cut to
+    /// whole KiB. `private`, `shared`, `anonymous`, `lazy` (MADV_FREE): parts of `rss`. `private_huge`, `shared_huge`:
+    /// hugetlbfs pages, in none of the others. `swap_share`: the proportional share of `swap`; None if the kernel does
+    /// not say. `fingerprint`: equal for equal texts.
     struct ProcessMemory of process::Memory {
         rss: u64,
         pss: u64,
@@ -74,8 +81,8 @@ answers! {
         fingerprint: u64,
     }
 
-    /// A process: its parent, its name as `status` has it, the path of its program, the words of its command with a NUL
-    /// behind each, and its memory, None where that is refused (`error`: the number of the error).
+    /// A process. `name`: as in /proc/PID/status. `exe`: the path of its program. `command`: its arguments, each ended
+    /// by a NUL. `memory`: None if reading it failed; `error` is then the errno.
     struct ProcessAccount {
         pid: i32,
         parent: i32,
@@ -86,8 +93,8 @@ answers! {
         error: i32,
     }
 
-    /// A file that is held by O_PATH: the descriptor, for the caller to close, its path without links, its status, and
-    /// the kind of file system that it is on (statfs(2), f_type).
+    /// A file that is held open with O_PATH. `descriptor`: the caller must close it. `path`: without symbolic links.
+    /// `kind`: the type of its file system (statfs(2), f_type).
     struct HeldFile {
         descriptor: i32,
         path: OsString,
@@ -98,12 +105,14 @@ answers! {
         kind: u32,
     }
 
-    /// How calls ended: returned, abandoned, left, gone or `signal N`; the last result, the captured bytes, and the limit
-    /// that they had in seconds.
+    /// The outcome of calls. `end`: "returned", "abandoned", "left", "gone" or "signal N". `value`: the result of the
+    /// last call. `text`: the captured output. `limit`: the limit that the calls had, in seconds.
     struct CallResult { end: String, value: u64, text: Vec<u8>, limit: f64 }
 
-    /// What decides whether a call may be made in a thread: its registers, whether it has a shadow stack or dispatches its
-    /// system calls, the word `rseq_cs`, whether it is entering a system call, and bytes of vector state.
+    /// The state of a thread that decides whether a call may be made in it. `shadow_stack`: whether it has one.
+    /// `dispatched`: whether it dispatches its system calls to user space (PR_SET_SYSCALL_USER_DISPATCH). `sequence`:
+    /// the word `rseq_cs`. `entering`: whether it is entering a system call. `restartable`: whether the system call
+    /// that it waits in, if any, could be made again. `vector_size`: bytes of vector state.
     struct ThreadLook of Look {
         registers: Vec<u64>,
         shadow_stack: bool,
@@ -162,8 +171,8 @@ fn os_error(error: io::Error) -> PyErr {
     raised(error.into())
 }
 
-/// The id of a process, which means whoever has it now; or an object with that (`pid`), and with the descriptor of the
-/// folder in /proc that was opened when the process was named (`descriptor`).
+/// Reads either a process id, which means the process that has it now, or an object with `pid` and `descriptor`: the
+/// /proc folder that was opened when the process was named.
 impl Read for ProcessFolder {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<ProcessFolder> {
         let found = match object.extract::<i32>() {
@@ -174,13 +183,13 @@ impl Read for ProcessFolder {
     }
 }
 
-/// A process that stands still until it is released.
+/// A process that is stopped until it is released.
 #[pyclass(frozen)]
 pub struct Stop(pub process::Stop);
 
 #[pymethods]
 impl Stop {
-    /// Stops every thread of a process, for `limit` seconds at most. Raises OSError (its errno tells why), TimeoutError,
+    /// Stop every thread of a process, for at most `limit` seconds. Raises OSError (with errno), TimeoutError,
     /// KeyboardInterrupt.
     #[new]
     #[pyo3(signature = (process, limit=None))]
@@ -189,89 +198,90 @@ impl Stop {
         Ok(Stop(watched(py, None, |watcher| process::Stop::new(watcher, &process.0, limit))?))
     }
 
-    /// Each thread, by tid.
+    /// The threads, by tid.
     #[getter]
     fn threads(&self) -> Vec<ThreadState> {
         all(self.0.threads())
     }
 
-    /// The threads that sleep uninterruptibly and were not stopped.
+    /// The threads that were not stopped, because they are in uninterruptible sleep.
     #[getter]
     fn unstopped(&self) -> Vec<i32> {
         self.0.unstopped().collect()
     }
 
-    /// What decides whether a call may be made in a thread that stands still. Raises OSError.
+    /// Return the state of a stopped thread that decides whether a call may be made in it. Raises OSError.
     fn look(&self, py: Python<'_>, tid: i32) -> PyResult<ThreadLook> {
         py.detach(|| self.0.look(tid)).map(ThreadLook::from).map_err(raised)
     }
 
-    /// Makes calls in a thread that stands still, for no longer than the process may stand. Raises OSError (ETIME where
-    /// the time that is left is too short to begin), ValueError, KeyboardInterrupt once they have ended.
+    /// Make calls in a stopped thread, within the time that the process may be stopped. Raises OSError (ETIME if too
+    /// little time is left to begin), ValueError, and KeyboardInterrupt after the calls have ended.
     fn call(&self, py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
         let plan = planned(plan.0)?;
         let (answer, limit) = watched(py, None, |watcher| self.0.call(watcher, tid, plan))?;
         Ok(call_result(answer, limit))
     }
 
-    /// Lets every thread go on as it was. A second call does nothing.
+    /// Let every thread continue as it was. A second call does nothing.
     fn release(&self, py: Python<'_>) {
         py.detach(|| self.0.release());
     }
 
-    /// For how long the process stood still, in seconds; None while it does.
+    /// For how many seconds the process was stopped; None while it is.
     #[getter]
     fn seconds(&self) -> Option<f64> {
         self.0.held().map(|held| held.as_secs_f64())
     }
 
-    /// Whether the process was let go because its time was up.
+    /// Whether the process was released because the time limit was reached.
     #[getter]
     fn expired(&self) -> bool {
         self.0.expired()
     }
 
-    /// How many reads came after the process was let go, and were refused.
+    /// How many reads were refused because they came after the process was released.
     #[getter]
     fn missed(&self) -> u64 {
         self.0.missed()
     }
 
-    /// How many system calls that the stop had cut short were told to start again.
+    /// How many system calls that the stop interrupted were restarted.
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
     }
 }
 
-/// An open file descriptor, which is closed with this: in no code of Python's, where Ctrl-C would come to nothing.
+/// An open file descriptor that is closed with this object, and not by a finalizer in Python, in which a Ctrl-C would
+/// be lost.
 #[pyclass(frozen)]
 pub struct Descriptor(OwnedFd);
 
 #[pymethods]
 impl Descriptor {
-    /// Takes `number` over. Raises ValueError for what is no descriptor.
+    /// Take over the descriptor `number`. Raises ValueError if it is not a descriptor.
     #[new]
     fn new(number: i32) -> PyResult<Descriptor> {
         process::owned(number).map(Descriptor).ok_or_else(|| PyValueError::new_err("no descriptor"))
     }
 
-    /// Its number.
+    /// The number of the descriptor.
     #[getter]
     fn number(&self) -> i32 {
         self.0.as_raw_fd()
     }
 }
 
-/// A copy of this very process that never runs, and the program that reads it.
+/// A copy of this process that never runs, and the program that reads the copy.
 #[pyclass(frozen)]
 pub struct OwnCopy(process::OwnCopy);
 
 #[pymethods]
 impl OwnCopy {
-    /// Copies this process, and has the copy start a program: its words, the first of which is its path and behind which
-    /// comes the id of the copy, and its environment, as NAME=VALUE. No other thread of Python's runs meanwhile. The program has the copy's memory open
-    /// as descriptor OWN_MEMORY. Raises OSError, ValueError.
+    /// Copy this process, and let the copy start a program. `words`: the path of the program and its arguments; the id
+    /// of the copy is appended. `environment`: NAME=VALUE strings. No other Python thread runs meanwhile. The program
+    /// has the memory of the copy open as descriptor OWN_MEMORY. Raises OSError, ValueError.
     #[new]
     fn new(words: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> PyResult<OwnCopy> {
         let strings = |words: Vec<Vec<u8>>| words.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
@@ -279,20 +289,21 @@ impl OwnCopy {
         Ok(OwnCopy(process::OwnCopy::start(&words, &environment)?))
     }
 
-    /// The id of the copy.
+    /// The process id of the copy.
     #[getter]
     fn pid(&self) -> i32 {
         self.0.pid()
     }
 
-    /// For how many seconds the calling thread stood.
+    /// For how many seconds the calling thread was paused.
     #[getter]
     fn paused(&self) -> f64 {
         self.0.paused().as_secs_f64()
     }
 
-    /// Waits for the end of the program: its status and what it wrote. None where that takes longer than `limit` seconds, or it was
-    /// waited for before; then both are ended. Raises KeyboardInterrupt and what handlers of signals raise, and both are ended, too.
+    /// Wait for the program to end. Return its status and what it wrote; None after `limit` seconds, or if it was
+    /// waited for before. Copy and program are ended then, and also when this raises KeyboardInterrupt or what a signal
+    /// handler raises.
     #[pyo3(signature = (limit=None))]
     fn wait<'py>(&self, py: Python<'py>, limit: Option<f64>) -> PyResult<Option<(i32, Bound<'py, PyBytes>)>> {
         let limit = duration(limit)?;
@@ -301,14 +312,15 @@ impl OwnCopy {
     }
 }
 
-/// A copy of a process that never runs.
+/// A copy of another process that never runs.
 #[pyclass(frozen)]
 pub struct Frozen(process::Frozen);
 
 #[pymethods]
 impl Frozen {
-    /// Stops a process and copies it. It stands until `let_go`, for `limit` seconds at most. Raises OSError, TimeoutError,
-    /// RuntimeError (which says why no copy can be made), KeyboardInterrupt; the target then runs as before.
+    /// Stop a process and copy it. It stays stopped until `let_go`, for at most `limit` seconds. Raises OSError,
+    /// TimeoutError, RuntimeError (with the reason why it cannot be copied), KeyboardInterrupt; the process then
+    /// continues as before.
     #[new]
     #[pyo3(signature = (process, limit=None))]
     fn new(py: Python<'_>, process: Given<ProcessFolder>, limit: Option<f64>) -> PyResult<Frozen> {
@@ -316,104 +328,106 @@ impl Frozen {
         Ok(Frozen(watched(py, None, |watcher| process::Frozen::new(watcher, &process.0, limit))?))
     }
 
-    /// The id of the copy.
+    /// The process id of the copy.
     #[getter]
     fn pid(&self) -> i32 {
         self.0.pid()
     }
 
-    /// The descriptor of its folder in /proc, which stays open as long as this lives.
+    /// The descriptor of the copy's folder in /proc. It is open as long as this object lives.
     #[getter]
     fn descriptor(&self) -> i32 {
         self.0.descriptor()
     }
 
-    /// How many system calls that the stop had cut short were told to start again.
+    /// How many system calls that the stop interrupted were restarted.
     #[getter]
     fn mended(&self) -> u64 {
         self.0.mended()
     }
 
-    /// As Stop's.
+    /// The threads of the process, by tid.
     #[getter]
     fn threads(&self) -> Vec<ThreadState> {
         all(self.0.threads())
     }
 
-    /// As Stop's.
+    /// The threads that were not stopped, because they are in uninterruptible sleep.
     #[getter]
     fn unstopped(&self) -> Vec<i32> {
         self.0.unstopped().collect()
     }
 
-    /// For how long the target stood still, in seconds; None while it does.
+    /// For how many seconds the process was stopped; None while it is.
     #[getter]
     fn seconds(&self) -> Option<f64> {
         self.0.held().map(|held| held.as_secs_f64())
     }
 
-    /// Whether it was let go because its time was up, before `let_go`.
+    /// Whether the process was released because the time limit was reached, before `let_go`.
     #[getter]
     fn expired(&self) -> bool {
         self.0.expired()
     }
 
-    /// Reads of a copy are never too late, but it may have been killed: 1 then.
+    /// 1 if the copy was killed, else 0. Reads of a copy are never too late.
     #[getter]
     fn missed(&self) -> u64 {
         self.0.missed()
     }
 
-    /// Lets the target run; the copy stays.
+    /// Let the process run. The copy stays.
     fn let_go(&self, py: Python<'_>) -> PyResult<()> {
         watched(py, None, |watcher| self.0.let_go(watcher))
     }
 
-    /// Ends the copy and has the target collect it; whether that went well, which is waited for no longer than some seconds.
-    /// ``seconds`` has that stop too then. A second call says True.
+    /// End the copy, and have the process collect it. Return whether that succeeded within a few seconds. The stop for
+    /// this is included in `seconds`. A second call returns True.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
         watched(py, None, |watcher| Ok(self.0.end(watcher)))
     }
 
-    /// After `end`: the process that still waits for the end of the copy; None where there is none.
+    /// After `end`: the id of the process that still waits for the end of the copy; None if there is none.
     #[getter]
     fn left(&self) -> Option<i32> {
         self.0.left()
     }
 }
 
-/// The kind of file system that an open file is on (statfs(2), f_type). Raises OSError.
+/// Return the type of the file system of an open file (statfs(2), f_type). Raises OSError.
 #[pyfunction]
 pub fn filesystem_of(descriptor: i32) -> PyResult<u32> {
     process::filesystem(descriptor).map_err(os_error)
 }
 
-/// Has the kernel send this process a signal when the thread that made it ends; whether `parent` still is its parent.
+/// Have the kernel send `signal` to this process when the thread that created it ends. Return whether `parent` still is
+/// its parent.
 #[pyfunction]
 pub fn end_with_parent(parent: i32, signal: i32) -> bool {
     process::end_with_parent(parent, signal)
 }
 
-/// Whether a process that is no thread of `pid` has the same memory (clone(2), CLONE_VM). False where that cannot be told.
-/// Raises TimeoutError where too many processes do not say.
+/// Return whether a process that is not a thread of `pid` shares its memory (clone(2), CLONE_VM); False if that is
+/// unknown. Raises TimeoutError if too many processes do not answer.
 #[pyfunction]
 pub fn has_sharer(py: Python<'_>, pid: i32) -> PyResult<bool> {
     py.detach(|| process::has_sharer(pid)).map_err(os_error)
 }
 
-/// Whether all of these processes have the same memory (clone(2), CLONE_VM). False where that cannot be told.
+/// Return whether all of these processes share one memory (clone(2), CLONE_VM); False if that is unknown.
 #[pyfunction]
 pub fn have_one_memory(py: Python<'_>, pids: Vec<i32>) -> bool {
     py.detach(|| process::have_one_memory(&pids))
 }
 
-/// What decides whether a call may be made in a thread that this thread's debugger holds. Raises OSError.
+/// Return the state of a thread, which this thread traces, that decides whether a call may be made in it. Raises
+/// OSError.
 #[pyfunction]
 pub fn look_at_thread(tid: i32) -> PyResult<ThreadLook> {
     process::look(tid).map(ThreadLook::from).map_err(os_error)
 }
 
-/// Makes a call in a thread that is attached to by PTRACE_ATTACH, as gdb does. Raises OSError, ValueError.
+/// Make calls in a thread that is attached by PTRACE_ATTACH, as gdb does. Raises OSError, ValueError.
 #[pyfunction]
 pub fn call_in_thread(py: Python<'_>, tid: i32, plan: Given<CallPlan>) -> PyResult<CallResult> {
     let plan = planned(plan.0)?;
@@ -428,38 +442,38 @@ impl From<process::Account> for ProcessAccount {
     }
 }
 
-/// Ends this process by `line` and status 1 from now on where a signal that asks for its end (SIGINT, SIGTERM, SIGHUP) waits
-/// for 2 s while the first thread waits in the kernel, deaf to it. A second call does nothing.
+/// From now on, end this process with the message `line` and status 1 when SIGINT, SIGTERM or SIGHUP has been pending
+/// for 2 s while the main thread is blocked in the kernel and does not react. A second call does nothing.
 #[pyfunction]
 pub fn end_where_deaf(line: Vec<u8>) {
     gdbheap_access::signals::end_where_deaf(line);
 }
 
-/// The first `limit` bytes of a file in the folder of a process in /proc. Raises TimeoutError where the kernel waits in vain
-/// for the lock of its memory map, or for its execve().
+/// Return the first `limit` bytes of a file in a process's folder in /proc. Raises TimeoutError if the kernel does not
+/// get the lock of the process's memory map, or waits for its execve().
 #[pyfunction]
 pub fn read_patiently<'py>(py: Python<'py>, path: &str, limit: u64) -> PyResult<Bound<'py, PyBytes>> {
     let found = py.detach(|| gdbheap_access::patient::read_patiently(path.as_ref(), limit)).map_err(os_error)?;
     Ok(PyBytes::new(py, &found))
 }
 
-/// A descriptor (O_PATH) of what a folder that is open has by a name; a link is not followed. Raises OSError, also where the kernel
-/// would have to look into the folder, and might wait for its lock.
+/// Return an O_PATH descriptor of an entry of an open folder; a symbolic link is not followed. Raises OSError, also if
+/// the kernel would have to look into the folder and might wait for its lock.
 #[pyfunction]
 pub fn hold_known(folder: i32, name: OsString) -> PyResult<i32> {
     let name = CString::new(name.into_vec())?;
     process::hold_known(folder, &name).map(OwnedFd::into_raw_fd).map_err(os_error)
 }
 
-/// The data that a process gave to epoll with all that its epolls watch, ascending, each once, and whether that is all.
-/// `folder`: of the process in /proc; `numbers`: its descriptors of epolls. Raises OSError, TimeoutError where the kernel waits in
-/// vain for the lock of one.
+/// Return the data that a process registered with epoll for everything its epoll descriptors watch, ascending, each
+/// once, and whether that is all. `folder`: of the process in /proc. `numbers`: its epoll descriptors. Raises OSError,
+/// TimeoutError if the kernel does not get the lock of one.
 #[pyfunction]
 pub fn watched_by_epolls(py: Python<'_>, folder: &str, numbers: Vec<i32>) -> PyResult<(Vec<u64>, bool)> {
     py.detach(|| process::watched(folder.as_ref(), &numbers)).map_err(os_error)
 }
 
-/// `size` bytes of such a file from an offset on; fewer at its end. Raises as `read_patiently`.
+/// Return `size` bytes of such a file from an offset on, fewer at its end. Raises as `read_patiently`.
 #[pyfunction]
 pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
     let found =
@@ -467,13 +481,13 @@ pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: us
     Ok(PyBytes::new(py, &found))
 }
 
-/// Where a link in such a folder leads. Raises as `read_patiently`.
+/// Return the target of a symbolic link in such a folder. Raises as `read_patiently`.
 #[pyfunction]
 pub fn read_link_patiently(py: Python<'_>, path: &str) -> PyResult<OsString> {
     py.detach(|| gdbheap_access::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
 }
 
-/// A descriptor of such a file, open to read, and to write if `writable`. Raises as `read_patiently`.
+/// Return a descriptor of such a file, open for reading, and for writing if `writable`. Raises as `read_patiently`.
 #[pyfunction]
 pub fn open_patiently(py: Python<'_>, path: &str, writable: bool) -> PyResult<i32> {
     let found = py.detach(|| gdbheap_access::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;
@@ -488,17 +502,19 @@ impl From<Held> for HeldFile {
     }
 }
 
-/// Holds a file by O_PATH, whatever links lead to it; without `follows` a link at the end is held itself. For paths of our own
-/// and of who may name any file. Raises OSError, TimeoutError where nobody answers for it.
+/// Open a file with O_PATH. Symbolic links are followed; the last one is opened itself without `follows`. Only for
+/// paths of gdbheap itself and of users who may name any file. Raises OSError, TimeoutError if its file system does not
+/// answer.
 #[pyfunction]
 #[pyo3(signature = (path, follows=true))]
 pub fn hold_file(py: Python<'_>, path: OsString, follows: bool) -> PyResult<HeldFile> {
     py.detach(|| named::hold(path.as_ref(), follows)).map(HeldFile::from).map_err(os_error)
 }
 
-/// Holds a file that a target names below its `root` folder, where absolute links begin, too. Raises OSError (EXDEV
-/// where the path leads to another mount than those with the ids `mounts`; with `checks_root` the folder's own counts),
-/// TimeoutError where nobody answers.
+/// Open a file that a target names below its `root` folder; absolute symbolic links begin there too.
+///
+/// Raises OSError (EXDEV if the path leads to a mount that is not in `mounts`; with `checks_root` the root folder's own
+/// mount is checked too), TimeoutError if the file system does not answer.
 #[pyfunction]
 pub fn walk_to_file(
     py: Python<'_>,
@@ -510,8 +526,8 @@ pub fn walk_to_file(
     py.detach(|| named::walk(root.as_ref(), path.as_ref(), mounts, checks_root)).map(HeldFile::from).map_err(os_error)
 }
 
-/// A descriptor that reads the very file that `held` holds by O_PATH, which is closed. Raises OSError, TimeoutError
-/// where nobody answers.
+/// Return a descriptor for reading of the same file that the O_PATH descriptor `held` has, and close `held`. Raises
+/// OSError, TimeoutError if the file system does not answer.
 #[pyfunction]
 pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     let file = process::owned(held).ok_or_else(|| PyValueError::new_err("no descriptor"))?;
@@ -519,8 +535,9 @@ pub fn reopen_file(py: Python<'_>, held: i32) -> PyResult<i32> {
     Ok(found.into_raw_fd())
 }
 
-/// What the kernel says of the memory of processes, by their ids, or of all; ascending. Of those that are gone or have no
-/// memory (kernel threads, zombies) there is no row. `root`: where proc is mounted. Raises OSError, KeyboardInterrupt.
+/// Return the kernel's figures for the memory of processes, by ascending id; of all processes without `pids`. Leaves
+/// out processes that are gone or have no memory (kernel threads, zombies). `root`: where proc is mounted. Raises
+/// OSError, KeyboardInterrupt.
 #[pyfunction]
 #[pyo3(signature = (root, pids=None))]
 pub fn process_accounts(py: Python<'_>, root: &str, pids: Option<Vec<i32>>) -> PyResult<Vec<ProcessAccount>> {

@@ -1,4 +1,4 @@
-//! CPython's pymalloc.
+//! CPython's pymalloc, for Python.
 
 use crate::memory::Space;
 use crate::records::{records, Given};
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A pool and the index of its arena, as its header says.
+/// A pool, and the index of its arena according to its header.
 pub struct PoolSample {
     pool: u64,
     arenaindex: u32,
@@ -25,22 +25,23 @@ answers! {
     /// The used blocks of the arena with this number.
     struct ArenaUse { number: u32, used: u64, bytes: u64 }
 
-    /// What a size class has in an arena: pools that hold blocks, and those blocks.
+    /// What a size class has in an arena: pools with used blocks, and those blocks.
     struct Share of pymalloc::Share { block_size: u64, pools: u64, used: u64 }
 
-    /// An arena that holds blocks, and what each size class has in it.
+    /// An arena with used blocks, and what each size class has in it.
     struct Occupied { number: u32, address: u64, used_bytes: u64, shares: Vec<Share> }
 
-    /// Of one size class: arenas in which it has blocks, arenas in which nothing else has, and blocks in these.
+    /// A size class: the arenas in which it has blocks, the arenas in which only it has blocks, and the blocks in the
+    /// latter.
     struct Spread of pymalloc::Spread { block_size: u64, arenas: u64, alone: u64, blocks_alone: u64 }
 
-    /// Arenas filled to at most a given percentage, and the used bytes in them.
+    /// The arenas that are filled to at most `percent`, and the used bytes in them.
     struct Fill of pymalloc::Fill { percent: u64, arenas: u64, used_bytes: u64 }
 
     /// How the blocks of each size class are spread, how full arenas are, and the arenas with the fewest used bytes.
     struct Occupancy { spread: Vec<Spread>, fill: Vec<Fill>, emptiest: Vec<Occupied> }
 
-    /// Where a word lies that points to a table of arenas, and the table.
+    /// A word that points to a table of arenas: its address, and that of the table.
     struct ArenaTable { word: u64, table: u64 }
 }
 
@@ -55,17 +56,17 @@ pub struct Pools(pub Arc<pymalloc::Pools>);
 
 #[pymethods]
 impl Pools {
-    /// Each size class that has pools, by size.
+    /// Return each size class that has pools, by size.
     fn classes(&self) -> Vec<SizeClass> {
         self.0.classes().into_iter().map(size_class).collect()
     }
 
-    /// Every arena, by address.
+    /// Return [start, end) of every arena, by address.
     fn arena_ranges(&self) -> Vec<Range> {
         self.0.arena_ranges()
     }
 
-    /// Of every arena, by address.
+    /// Return the used blocks of every arena, by address.
     fn used_of_arenas(&self) -> Vec<ArenaUse> {
         let row = |(number, used): (u32, Tally)| ArenaUse { number, used: used.count, bytes: used.bytes };
         self.0.used_of_arenas().into_iter().map(row).collect()
@@ -76,32 +77,33 @@ impl Pools {
         self.0.pool_count()
     }
 
-    /// What holds `address`; None outside every arena. The state is used, free, `pool header`, `free pool` or `padding`.
+    /// Return what lies at `address`; None outside every arena. Its state is "used", "free", "pool header", "free pool"
+    /// or "padding".
     fn find(&self, space: &Space, address: u64) -> Option<Block> {
         self.0.find(&space.0, address).map(block)
     }
 
-    /// Damage met in the headers.
+    /// Damage in the headers.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// At most `most` pools whose free chain or count does not fit. Reads every pool that has free blocks.
+    /// Return at most `most` pools whose free chain or count is wrong. Reads every pool that has free blocks.
     fn verify(&self, py: Python<'_>, space: &Space, most: usize) -> PyResult<Vec<Damage>> {
         Ok(damage_rows(&watched(py, None, |watcher| self.0.verify(watcher, &space.0, most))?))
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`: free pools together, free blocks of one pool
-    /// together.
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes. Adjacent free pools are merged, and
+    /// adjacent free blocks of one pool.
     fn holes(&self, py: Python<'_>, space: &Space, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, &space.0, minimum))?;
         Ok(holes.into_iter().map(hole).collect())
     }
 }
 
-/// Reads the headers of every pool. `arenas`: in any order; the index is what its pools must say, the number is what it is
-/// called: interpreters may have tables of their own. `carved`: its `pool_address`.
+/// Read the headers of every pool. `arenas`: in any order; `index` is what the pools of an arena must say, `number` is
+/// its unique number (interpreters may have their own tables), `carved` is its `pool_address`.
 #[pyfunction]
 pub fn read_pools(
     py: Python<'_>,
@@ -119,7 +121,7 @@ fn occupied(arena: pymalloc::Occupied) -> Occupied {
     Occupied { number, address, used_bytes, shares: all(shares) }
 }
 
-/// How many arenas are filled to each of `percents`, ascending; of the emptiest arenas the first `most`.
+/// Return how many arenas are filled to each of `percents`, ascending, and the `most` emptiest arenas.
 #[pyfunction]
 pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize) -> PyResult<Occupancy> {
     let found = watched(py, None, |watcher| pymalloc::occupancy(watcher, &pools.0, &percents, most))?;
@@ -127,14 +129,14 @@ pub fn occupancy(py: Python<'_>, pools: &Pools, percents: Vec<u64>, most: usize)
     Ok(Occupancy { spread: all(spread), fill: all(fill), emptiest: emptiest.into_iter().map(occupied).collect() })
 }
 
-/// The first `most` used blocks of the arena at `address`.
+/// Return the first `most` used blocks of the arena at `address`.
 #[pyfunction]
 pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> Vec<Member> {
     pymalloc::used_blocks(&space.0, &pools.0, address, most).into_iter().map(used).collect()
 }
 
-/// Heads of the lists of pools that lie in the ranges: `{usedpools: lists that end at its heads}`. A pool that is the last
-/// of its list points to the head, 16 bytes before the pair of its size class. Looks at the pools' headers only.
+/// Find the heads of lists of pools in the ranges: `{usedpools: the number of lists that end at its heads}`. The last
+/// pool of a list points to the head, 16 bytes before the pair of its size class. Reads only the headers of pools.
 #[pyfunction]
 pub fn find_list_ends(
     py: Python<'_>,
@@ -146,8 +148,8 @@ pub fn find_list_ends(
     watched(py, None, |watcher| pymalloc::find_list_ends(watcher, &space.0, &ranges, pool_size, alignment))
 }
 
-/// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
-/// sample; `homes` are the ranges in which the table may lie, ascending.
+/// Return the words in [start, end) that point to a table of `struct arena_object` (48 bytes each) that fits every
+/// sample. `homes`: where the table may lie, ascending.
 #[pyfunction]
 pub fn find_arena_tables(
     py: Python<'_>,

@@ -1,14 +1,14 @@
-//! Records of the core, read from Python's objects: each field from the attribute of its name.
+//! Reading records of the core from Python objects: each field from the attribute with the same name.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// What can be read from a Python object.
+/// A type that can be read from a Python object.
 pub trait Read: Sized {
     fn read(object: &Bound<'_, PyAny>) -> PyResult<Self>;
 }
 
-/// An argument that is a record of the core, or holds some.
+/// An argument of a Python function that is a record of the core, or contains some.
 pub struct Given<T>(pub T);
 
 impl<'a, 'py, T: Read> FromPyObject<'a, 'py> for Given<T> {
@@ -50,7 +50,7 @@ impl<A: Read, B: Read> Read for (A, B) {
     }
 }
 
-/// The field of a record; an error names both.
+/// Read a field of a record. An error names both.
 pub fn field<T: Read>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> PyResult<T> {
     object.getattr(name).and_then(|value| T::read(&value)).map_err(|error| {
         let told = PyTypeError::new_err(format!("{record}.{name} cannot be read"));
@@ -59,7 +59,7 @@ pub fn field<T: Read>(object: &Bound<'_, PyAny>, record: &str, name: &str) -> Py
     })
 }
 
-/// Makes records of the core readable, by the names of all their fields.
+/// Makes records of the core readable from Python objects, by the names of all their fields.
 macro_rules! records {
     ($($record:ident { $($field:ident),* $(,)? })*) => {
         $(impl $crate::records::Read for $record {

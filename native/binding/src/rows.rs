@@ -1,4 +1,4 @@
-//! Records that Python is handed: frozen classes with a name for each field, and those that several parts share.
+//! Records that Python receives: frozen classes with named fields. This file has those that several parts share.
 
 use crate::records::{records, Read};
 use crate::watch::raised;
@@ -11,13 +11,13 @@ pub type Range = (u64, u64);
 /// An address, and the size of what lies there.
 pub type Place = (u64, u64);
 
-/// The text of a record: `Damage(address=16, …)`.
+/// Return the repr of a record: `Damage(address=16, …)`.
 pub fn shown(record: &Bound<'_, PyAny>, name: &str, fields: &[&str]) -> PyResult<String> {
     let shown = |field: &&str| Ok(format!("{field}={}", record.getattr(*field)?.repr()?));
     Ok(format!("{name}({})", fields.iter().map(shown).collect::<PyResult<Vec<_>>>()?.join(", ")))
 }
 
-/// Declares classes whose fields Python reads by their names. `of` names the record of the core with the same fields.
+/// Declares classes whose fields Python reads by name. `of` names the record of the core with the same fields.
 macro_rules! answers {
     ($($(#[$about:meta])* struct $name:ident $(of $core:ty)? { $($(#[$what:meta])* $field:ident: $type:ty),* $(,)? })*)
     => {$(
@@ -47,17 +47,18 @@ macro_rules! answers {
 pub(crate) use answers;
 
 answers! {
-    /// What lies at `address` is not what it must be.
+    /// Something at `address` is not what it must be.
     struct Damage of allocators::Damage { address: u64, what: &'static str, expected: String, found: String }
 
-    /// Blocks of one kind, and their bytes.
+    /// A number of blocks, and their bytes.
     struct Tally of allocators::Tally { count: u64, bytes: u64 }
 
-    /// A block, or what else lies in an allocator's memory: where it begins, its size, and what it is.
+    /// A block, or another part of an allocator's memory: its address, its size, and what it is.
     struct Block { address: u64, size: u64, state: &'static str }
 
-    /// Bytes [start, end) that nobody holds, the allocator's number of the arena if it has arenas, what it would return for
-    /// the first of the free blocks, and the blocks before and after them unless they touch an end.
+    /// Unused bytes [start, end). `arena`: the allocator's number of the arena, None if it has no arenas. `address`:
+    /// what the allocator would return for the first of the free blocks. `before`, `after`: the adjacent blocks; None
+    /// at the ends.
     struct Hole {
         start: u64,
         end: u64,
@@ -67,19 +68,21 @@ answers! {
         after: Option<Block>,
     }
 
-    /// The blocks of one size: groups (pools, pages) that have some, and how many blocks are used and free.
+    /// The blocks of one size. `groups`: the pools or pages that have such blocks. `used`, `free`: the number of
+    /// blocks.
     struct SizeClass { block_size: u64, groups: u64, used: u64, free: u64 }
 
-    /// What malloc_trim() would release of free chunks, in bytes: whole pages, and how much of these is there.
+    /// What malloc_trim() would release of free chunks, in bytes: whole pages, and the resident and swapped parts of
+    /// them.
     struct Released of allocators::glibc::Released { whole: u64, resident: u64, swapped: u64 }
 
-    /// A block of a group that keeps pages: in use, or only kept by a cache.
+    /// A block of a group that pins pages. `used`: False if only a cache keeps it.
     struct Member { address: u64, size: u64, used: bool }
 
-    /// A block in a list, and the number of its arena where its allocator has arenas.
+    /// A block in a list. `arena`: the number of its arena; None if its allocator has no arenas.
     struct BlockRow of allocators::BlockRow { address: u64, size: u64, arena: Option<u32> }
 
-    /// How many blocks are meant, their bytes, and the first of them.
+    /// The number of blocks that match, their bytes, and the first of them.
     struct BlockList { count: u64, bytes: u64, rows: Vec<BlockRow> }
 }
 
@@ -103,22 +106,22 @@ pub fn damage_rows<'a>(damage: impl IntoIterator<Item = &'a allocators::Damage>)
     damage.into_iter().cloned().map(Damage::from).collect()
 }
 
-/// A block as the core has it: `(address, size, state)`.
+/// Convert a block of the core: `(address, size, state)`.
 pub fn block((address, size, state): (u64, u64, &'static str)) -> Block {
     Block { address, size, state }
 }
 
-/// A block that is in use.
+/// Return a used block.
 pub fn used((address, size): Place) -> Member {
     Member { address, size, used: true }
 }
 
-/// A size as the core has it: `(block size, groups, used blocks, free blocks)`.
+/// Convert a size class of the core: `(block size, groups, used blocks, free blocks)`.
 pub fn size_class((block_size, groups, used, free): (u64, u64, u64, u64)) -> SizeClass {
     SizeClass { block_size, groups, used, free }
 }
 
-/// All of them, as what Python is handed.
+/// Convert rows of the core to what Python receives.
 pub fn all<A, B: From<A>>(rows: impl IntoIterator<Item = A>) -> Vec<B> {
     rows.into_iter().map(B::from).collect()
 }

@@ -1,4 +1,4 @@
-//! The stacks of threads that stand still, and the names of functions.
+//! The stacks of stopped threads, and the names of functions.
 
 use crate::memory::Space;
 use crate::records::{records, Given};
@@ -14,9 +14,10 @@ records! {
 }
 
 answers! {
-    /// The program counters of a thread's frames, innermost first, their stack pointers, where the function of each begins (0:
-    /// unknown), why the walk ended early or "", and the program counter that no object holds if that is why. `saved`: (place of
-    /// the frame, register as DWARF numbers it, address) of what its function saved for its callers; only of `unwind_stacks`.
+    /// The frames of a thread, innermost first. `counters`: program counters. `pointers`: stack pointers. `starts`:
+    /// where each function begins (0: unknown). `cut`: why the walk ended early, or "". `unknown`: the program counter
+    /// outside all objects, if that is why. `saved`: (index of the frame, register by DWARF number, address) of
+    /// registers that the frame's function saved for its callers; only from `unwind_stacks`.
     struct Unwound of process::Unwound {
         counters: Vec<u64>,
         pointers: Vec<u64>,
@@ -27,10 +28,10 @@ answers! {
     }
 }
 
-/// The frames of each thread.
+/// Return the frames of each thread.
 ///
-/// `room`: the bytes that the tables of `modules` may take; `threads`: their registers as DWARF numbers them, rip last.
-/// Raises KeyboardInterrupt.
+/// `room`: bytes that the tables of `modules` may take. `threads`: their registers by DWARF number, rip last. Raises
+/// KeyboardInterrupt.
 #[pyfunction]
 pub fn unwind_stacks(
     py: Python<'_>,
@@ -43,7 +44,7 @@ pub fn unwind_stacks(
     Ok(all(watched(py, None, unwind)?))
 }
 
-/// Follows the stacks of single threads, and keeps the tables of the code that it has met.
+/// An unwinder of single threads. It keeps the unwind tables of code that it has met.
 #[pyclass(frozen)]
 pub struct Unwinder(Mutex<process::Unwinder>);
 
@@ -55,20 +56,20 @@ impl Unwinder {
 
 #[pymethods]
 impl Unwinder {
-    /// Of code in the objects `modules`, whose tables may take `room` bytes.
+    /// Unwind through code of the objects `modules`, whose tables may take `room` bytes.
     #[new]
     fn new(modules: Given<Vec<Module>>, room: u64) -> Unwinder {
         Unwinder(Mutex::new(process::Unwinder::new(modules.0, room)))
     }
 
-    /// Other objects are loaded now; the tables of those that stay are kept. All may take `room` bytes.
+    /// Replace the loaded objects. The tables of those that stay loaded are kept. All tables may take `room` bytes.
     fn renew(&self, py: Python<'_>, modules: Given<Vec<Module>>, room: u64) {
         py.detach(|| self.lock().renew(modules.0, room));
     }
 
-    /// The frames of the thread with these registers (as DWARF numbers them, rip last). `tables`: where tables are read that
-    /// were not needed before; `space`: where its stack is read, unless `stack` has the bytes at its stack pointer as they
-    /// were when it had these registers. Raises KeyboardInterrupt.
+    /// Return the frames of a thread, by its registers (by DWARF number, rip last). `tables`: the memory to read
+    /// further unwind tables from. `space`: the memory to read its stack from, unless `stack` has the bytes at its
+    /// stack pointer from the moment of these registers. Raises KeyboardInterrupt.
     #[pyo3(signature = (tables, space, registers, stack=None))]
     fn unwind(
         &self,
@@ -87,13 +88,14 @@ impl Unwinder {
     }
 }
 
-/// The name behind a linker's symbol of C++ or Rust, without parameters, result and hash; None for any other symbol.
+/// Return the C++ or Rust name of a linker symbol, without parameters, result and hash; None for any other symbol.
 #[pyfunction]
 pub fn demangle(symbol: &str) -> Option<String> {
     gdbheap_core::demangle::demangle(symbol)
 }
 
-/// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.
+/// Return whether a word in [start, end) of the target is in [low, high]. Memory that cannot be read counts as such a
+/// word.
 #[pyfunction]
 pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> bool {
     process::mentions(&space.0, start, end, low, high)

@@ -1,4 +1,4 @@
-//! What the blocks of programs in C++ and Rust are.
+//! What the blocks of C++ and Rust programs are.
 
 use crate::glibc::{listed, ListedChunk};
 use crate::heaps::Heaps;
@@ -17,12 +17,12 @@ records! {
 }
 
 answers! {
-    /// Blocks of one kind, and their bytes with headers. `class_name` is empty where none is known.
+    /// Blocks of one kind, and their bytes with headers. `class_name`: empty if unknown.
     struct KindRow { family: &'static str, class_name: String, count: u64, bytes: u64 }
 
-    /// Containers of one kind, by its number: the bytes that their blocks can hold, those that hold something, the room of
-    /// those with less than a page of it (`small`), resident bytes of the others' room (`pages`), what one of them has at
-    /// `most`, and the address of its block, 0 without one.
+    /// Containers of one kind. `capacity`: bytes that their blocks can hold. `used`: bytes that hold something.
+    /// `small`: unused room of containers that have less than a page of it. `pages`: resident bytes of the unused room
+    /// of the others. `most`: the largest unused room of one container; `address`: its block, 0 if there is none.
     struct Capacity of structures::Capacity {
         kind: u32,
         count: u64,
@@ -41,13 +41,15 @@ impl From<structures::KindRow> for KindRow {
     }
 }
 
-/// The kinds of all used blocks, by the numbers that a graph of the same heaps gives them.
+/// The kinds of all used blocks, in the numbering of a graph of the same heaps.
 #[pyclass(frozen)]
 pub struct Structures(pub(crate) structures::Structures);
 
-/// Looks at all blocks but those of pools. `objects`: the memory of loaded objects, ascending, `code`: what of it can be
-/// executed; `statics`, `stacks`: where else containers may lie; `named`: addresses of blocks with what they are known to be. Raises MemoryError, OverflowError where there are more than 2^30 blocks, KeyboardInterrupt and
-/// whatever `progress(done, total)` raises.
+/// Find what the used blocks are, except those of pools.
+///
+/// `objects`: memory of loaded objects, ascending. `code`: the executable part of it. `statics`, `stacks`: other memory
+/// where containers may lie. `named`: addresses of blocks whose kind is known already. Raises MemoryError,
+/// OverflowError for more than 2^30 blocks, KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 #[pyo3(signature = (heaps, objects, code, statics, stacks, libraries, named, progress=None))]
@@ -69,14 +71,14 @@ pub fn find_structures(
     watched(py, progress, find).map(Structures)
 }
 
-/// The class of the C++ object that begins at each address, None where none with a vtable does. `objects`: the memory of
+/// Return the class of the C++ object at each address; None if there is no object with a vtable. `objects`: memory of
 /// loaded objects, ascending.
 #[pyfunction]
 pub fn classes_at(space: &Space, objects: Vec<Range>, addresses: Vec<u64>) -> Vec<Option<String>> {
     structures::class_at(&space.0, &objects, &addresses)
 }
 
-/// The used blocks that have one of `words` among their first eight, as `(address, size, offset of the word)`.
+/// Return the used blocks with one of `words` among their first eight words, as `(address, size, offset of the word)`.
 #[pyfunction]
 #[pyo3(signature = (heaps, words, progress=None))]
 pub fn blocks_with(
@@ -89,8 +91,8 @@ pub fn blocks_with(
     watched(py, progress, |watcher| structures::blocks_with(watcher, heaps, &words))
 }
 
-/// The used blocks with the address of a page in `ranges`, which are ascending and disjoint, and a size beside it that ends
-/// there too: `(block, place of the word, address, size)`.
+/// Return the used blocks that contain the address of a page in `ranges` and, next to it, a size that ends in the same
+/// range: `(block, offset of the word, address, size)`. `ranges`: ascending and disjoint.
 #[pyfunction]
 #[pyo3(signature = (heaps, ranges, page, progress=None))]
 pub fn find_mapped(
@@ -106,45 +108,45 @@ pub fn find_mapped(
 
 #[pymethods]
 impl Structures {
-    /// The kinds that are known, numbered from one on.
+    /// Return the known kinds, numbered from 1 on.
     fn rows(&self) -> Vec<KindRow> {
         all(self.0.rows().iter().cloned())
     }
 
-    /// The number of each block's kind, four bytes each, in the order of the blocks; zero where none is known.
+    /// Return the number of the kind of each block, 4 bytes each, in the order of the blocks; 0 if unknown.
     fn by_block<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let numbers: Vec<u8> = self.0.by_block().iter().flat_map(|number| number.to_le_bytes()).collect();
         PyBytes::new(py, &numbers)
     }
 
-    /// Whether what may be containers was left out, as it would have taken too much memory.
+    /// Whether possible containers were left out because they would have taken too much memory.
     #[getter]
     fn left_out(&self) -> bool {
         self.0.left_out()
     }
 
-    /// All blocks that were looked at.
+    /// Return the number and the bytes of all blocks that were examined.
     fn all(&self) -> Tally {
         self.0.all().into()
     }
 
-    /// The kind of the block that holds each address: zero where none is known, and where there is no used block.
+    /// Return the kind of the block at each address; 0 if unknown, or if there is no used block.
     fn kinds_at(&self, addresses: Vec<u64>) -> Vec<u32> {
         addresses.into_iter().map(|address| self.0.kind_at(address)).collect()
     }
 
-    /// The blocks of these kinds as `(address, size)`; of more than `most` the first.
+    /// Return the blocks of these kinds as `(address, size)`, at most `most`.
     fn blocks_of(&self, kinds: HashSet<u32>, most: usize) -> Vec<Place> {
         self.0.blocks_of(&kinds, most)
     }
 
-    /// What containers have room for and use, a row for each kind of them. Without `pages` all room counts as resident.
+    /// Return the capacity and use of containers, one row for each kind. Without `pages`, all room counts as resident.
     #[pyo3(signature = (pages=None))]
     fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         all(self.0.capacities(pages.map(|pages| &*pages.0)))
     }
 
-    /// The used chunks of these kinds that are wanted.
+    /// Return the used chunks of these kinds that match `wanted`.
     fn chunks_of(&self, kinds: HashSet<u32>, wanted: Given<Wanted>) -> Vec<ListedChunk> {
         self.0.chunks_of(&kinds, &wanted.0).into_iter().map(listed).collect()
     }

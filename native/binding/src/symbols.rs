@@ -1,16 +1,16 @@
-//! Symbols of ELF files.
+//! The symbols of ELF files.
 
 use crate::memory::Address;
 use gdbheap_core::symbols::{Symbol, Symbols, Wanted};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
-/// An address as linked, a size, and a name.
+/// A symbol: its linked address, its size, and its name.
 type SymbolRow = (u64, u64, String);
 
-/// The symbols of tables of one ELF file, each (entries, names), by name and by address as linked. They are data and
-/// code that the file has, or functions alone. Where a name occurs more than once the first table's counts, there a
-/// global one, then the first.
+/// The symbols of one ELF file, by name and by linked address. `tables`: (entries, names) each. `functions`: only
+/// functions; else data and code that the file defines. Of several symbols with one name, the one in the first table
+/// wins, there a global one, then the first.
 #[pyclass(frozen)]
 pub struct SymbolTable(Symbols<PyBackedBytes>);
 
@@ -21,38 +21,38 @@ impl SymbolTable {
         SymbolTable(Symbols::new(tables, if functions { Wanted::Functions } else { Wanted::Addresses }))
     }
 
-    /// The address and the size of the symbol with that name.
+    /// Return the address and the size of the symbol with this name; None if there is none.
     fn find(&self, name: &str) -> Option<(u64, u64)> {
         self.0.find(name.as_bytes())
     }
 
-    /// The symbols that begin at an address, at most 256.
+    /// Return the symbols that begin at an address, at most 256.
     fn at(&self, address: Address) -> Vec<SymbolRow> {
         rows(self.0.at(address.0))
     }
 
-    /// The symbols whose bytes are at an address, of the 256 that begin there and before.
+    /// Return the symbols that contain an address, out of the last 256 that begin there or before.
     fn around(&self, address: Address) -> Vec<SymbolRow> {
         rows(self.0.around(address.0))
     }
 
-    /// The first `most` symbols of at least `least` bytes that begin in [low, high), ascending by address, small ones
-    /// first.
+    /// Return the first `most` symbols of at least `least` bytes that begin in [low, high), by ascending address, small
+    /// ones first.
     fn starting_in(&self, low: Address, high: Address, least: u64, most: usize) -> Vec<SymbolRow> {
         rows(self.0.starting_in(low.0, high.0, least, most))
     }
 
-    /// The names of the function at an address.
+    /// Return the names of the function at an address.
     fn function(&self, address: Address) -> Vec<String> {
         self.0.function(address.0).into_iter().map(text).collect()
     }
 
-    /// Where the last symbol ends that ends at `low` or before, and where the next one begins after `high`.
+    /// Return the end of the last symbol that ends at or before `low`, and the start of the next symbol after `high`.
     fn gap(&self, low: Address, high: Address) -> (Option<u64>, Option<u64>) {
         self.0.gap(low.0, high.0)
     }
 
-    /// The variables that each thread has, at most 16,384, by where they are in the file's part of a thread's data.
+    /// Return the thread-local variables, at most 16,384, by their offset in the file's thread-local storage.
     fn thread_local(&self) -> Vec<SymbolRow> {
         rows(self.0.thread_local())
     }

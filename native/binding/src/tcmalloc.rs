@@ -1,4 +1,4 @@
-//! tcmalloc of gperftools, whichever module brings it.
+//! tcmalloc of gperftools, from whichever module the process has it, for Python.
 
 use crate::memory::{Pages, Space};
 use crate::packing::{copied, Packing};
@@ -14,18 +14,18 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 
 answers! {
-    /// The root of a map of pages in static data, and the bytes of a page.
+    /// The root of a page map in static data, and the bytes of a page.
     struct FoundSpanMap of tcmalloc::FoundMap { address: u64, page: u64 }
 
-    /// Of how many spans it was asked whether their free blocks and their count of others add up, and in how many they do.
+    /// The number of spans that were checked, and of those in which free blocks and the count of other blocks add up.
     struct TcmallocFit of tcmalloc::TcmallocFit { spans: u64, fit: u64 }
 
-    /// [start, end) without a gap, of the tcmalloc with the number `root` among those that were read.
+    /// A gapless area [start, end) of one tcmalloc. `root`: its index among those that were read.
     struct TcmallocArea { start: u64, end: u64, root: u32 }
 
-    /// What lies at an address. The state is used, free, `free pages`, `returned pages`, metadata, padding or unexplained; the
-    /// list of a free block span, `transfer cache` or `thread cache`. `root`: the place of its tcmalloc among those that were
-    /// read.
+    /// What lies at an address. `state`: "used", "free", "free pages", "returned pages", "metadata", "padding" or
+    /// "unexplained". `list`: for a free block "span", "transfer cache" or "thread cache". `root`: the index of its
+    /// tcmalloc among those that were read.
     struct TcmallocBlock of tcmalloc::TcmallocFound {
         address: u64,
         size: u64,
@@ -34,8 +34,8 @@ answers! {
         root: u32,
     }
 
-    /// What one has, in bytes: used blocks, those that wait in their spans, in transfer caches and in threads' caches, what is
-    /// left over in spans, free pages, those that were given back, and its own memory.
+    /// What one tcmalloc has, in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and in
+    /// thread caches (`cached`); leftover bytes in spans (`waste`); free pages, returned pages, and metadata.
     struct TcmallocUse of tcmalloc::TcmallocUse {
         used: u64,
         listed: u64,
@@ -47,7 +47,8 @@ answers! {
         metadata: u64,
     }
 
-    /// Blocks of one size: in how many spans, and how many are used, in their spans, in transfer caches and in threads'.
+    /// Blocks of one size: the number of spans, and of blocks that are used, free in their spans (`listed`), in
+    /// transfer caches and in thread caches (`cached`).
     struct TcmallocSizeUse of tcmalloc::SizeUse {
         root: u32,
         size: u64,
@@ -58,11 +59,13 @@ answers! {
         cached: u64,
     }
 
-    /// A thread's cache, of the tcmalloc at the place `root` among those that were read: where it is, its blocks, and their bytes.
+    /// A thread cache: its address, its blocks and their bytes. `root`: the index of its tcmalloc among those that were
+    /// read.
     struct TcmallocCache of tcmalloc::CacheUse { root: u32, address: u64, blocks: u64, bytes: u64 }
 
-    /// What was not as it is at rest: locks of central lists that are held, chains of free blocks that are not as they say,
-    /// and entries of chains that are free elsewhere, or no blocks.
+    /// What is inconsistent because threads were inside tcmalloc. `locked`: locks of central lists that are held.
+    /// `chains`: chains of free blocks whose length or last block is not as recorded. `astray`: entries of chains that
+    /// are also free elsewhere, or are not blocks.
     struct TcmallocInMotion of tcmalloc::InMotion { locked: u64, chains: u64, astray: u64 }
 }
 
@@ -71,53 +74,54 @@ fn hole(found: TcmallocHole) -> Hole {
     Hole { start, end, address: start, arena: None, before: before.map(block), after: after.map(block) }
 }
 
-/// All of one tcmalloc or several, by address.
+/// All blocks of one or more tcmallocs, by address.
 #[pyclass(frozen)]
 pub struct Tcmalloc(pub Arc<tcmalloc::Tcmalloc>);
 
 #[pymethods]
 impl Tcmalloc {
-    /// The stretches without a gap, ascending.
+    /// Return the gapless areas, ascending.
     fn areas(&self) -> Vec<TcmallocArea> {
         let row = |area: &tcmalloc::Area| TcmallocArea { start: area.start, end: area.end, root: area.root };
         self.0.areas().iter().map(row).collect()
     }
 
-    /// By block size, of the one at the place `root`, or of all; blocks that wait anywhere are free.
+    /// Return the blocks by size, of the tcmalloc at index `root` or of all. Blocks in any cache or list count as free.
     #[pyo3(signature = (root=None))]
     fn classes(&self, root: Option<u32>) -> Vec<SizeClass> {
         self.0.classes(root).into_iter().map(size_class).collect()
     }
 
-    /// By block size, with where free ones wait.
+    /// Return the blocks by size, free ones by where they are listed.
     fn sizes(&self) -> Vec<TcmallocSizeUse> {
         all(self.0.sizes())
     }
 
-    /// What would go if the program copied the blocks of spans and freed the old ones then; all pages count where `pages` is None.
+    /// Return what the program would free if it copied the blocks of spans and then freed the old ones. All pages count
+    /// if `pages` is None.
     #[pyo3(signature = (pages))]
     fn packing(&self, py: Python<'_>, pages: Option<&Pages>) -> Packing {
         let pages = pages.map(|pages| pages.0.clone());
         py.detach(|| copied(self.0.slabs(), pages.as_deref()))
     }
 
-    /// [start, end) of blocks in threads' caches and in transfer caches, ascending; neighbours together.
+    /// Return [start, end) of blocks in thread caches and transfer caches, ascending; adjacent ones are merged.
     fn waiting(&self) -> Vec<Range> {
         self.0.waiting()
     }
 
-    /// What each has in all, by the places of tcmallocs.
+    /// Return the sums for each tcmalloc.
     fn sums(&self) -> Vec<TcmallocUse> {
         all(self.0.sums())
     }
 
-    /// The caches of threads.
+    /// The thread caches.
     #[getter]
     fn holding(&self) -> Vec<TcmallocCache> {
         all(self.0.holding.iter().copied())
     }
 
-    /// How many caches of threads were found, by the places of tcmallocs; None where its central lists were not.
+    /// The number of thread caches found, for each tcmalloc; None if its central lists were not found.
     #[getter]
     fn caches(&self) -> Vec<Option<usize>> {
         self.0.caches.clone()
@@ -128,75 +132,76 @@ impl Tcmalloc {
         self.0.moving.into()
     }
 
-    /// How many spans with blocks there are.
+    /// The number of spans with blocks.
     #[getter]
     fn run_count(&self) -> usize {
         self.0.run_count()
     }
 
-    /// What lies at `address`; None outside of all.
+    /// Return what lies at `address`; None outside all areas.
     fn find(&self, address: u64) -> Option<TcmallocBlock> {
         self.0.find(address).map(TcmallocBlock::from)
     }
 
-    /// [start, end) of the free pages that were not given back, ascending.
+    /// Return [start, end) of free pages that were not returned to the kernel, ascending.
     fn unused(&self) -> Vec<Range> {
         self.0.unused()
     }
 
-    /// The used blocks of the span that has `address`.
+    /// Return the used blocks of the span that contains `address`.
     fn used_in_run(&self, address: u64) -> Vec<Member> {
         self.0.used_in_run(address).into_iter().map(used).collect()
     }
 
-    /// The blocks that are meant.
+    /// Return the blocks that match `asked`.
     fn list_blocks(&self, py: Python<'_>, asked: Given<Asked>) -> BlockList {
         py.detach(|| self.0.list_blocks(&asked.0)).into()
     }
 
-    /// The first `most` used blocks of `least` to `largest` bytes, ascending.
+    /// Return the first `most` used blocks of `least` to `largest` bytes, ascending.
     fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<Member> {
         self.0.first_used(least, largest, most).into_iter().map(used).collect()
     }
 
-    /// The `most` largest used blocks of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks of at least `least` bytes, largest first.
     fn largest_used(&self, least: u64, most: usize) -> Vec<Member> {
         self.0.largest_used(least, most).into_iter().map(used).collect()
     }
 
-    /// Damage met in spans.
+    /// Damage in spans.
     #[getter]
     fn damage(&self) -> Vec<Damage> {
         damage_rows(&self.0.damage)
     }
 
-    /// Spans whose free blocks and count of others differ.
+    /// Spans whose free blocks and count of other blocks do not add up.
     #[getter]
     fn miscounted(&self) -> Vec<Damage> {
         damage_rows(&self.0.miscounted)
     }
 
-    /// Lists of free blocks outside of spans that are not as they say.
+    /// Broken lists of free blocks outside spans.
     #[getter]
     fn broken(&self) -> Vec<Damage> {
         damage_rows(&self.0.broken)
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`.
+    /// Return the maximal runs of unused bytes, of at least `minimum` bytes.
     fn holes(&self, py: Python<'_>, minimum: u64) -> PyResult<Vec<Hole>> {
         let holes = watched(py, None, |watcher| self.0.holes(watcher, minimum))?;
         Ok(holes.into_iter().map(hole).collect())
     }
 }
 
-/// A root in the core's words.
+/// Return the core's record of a root. Raises ValueError for an impossible page size.
 fn root(root: u64, page: u64, data: Vec<Range>) -> PyResult<TcmallocRoot> {
     let shape = Shape::of(page);
     let shape = shape.ok_or_else(|| PyValueError::new_err(format!("no tcmalloc has pages of {page} bytes")))?;
     Ok(TcmallocRoot { root, shape, data })
 }
 
-/// The roots of maps of pages in static data, `data`, that lead to `anonymous` memory; ranges ascend and do not touch.
+/// Return the roots of page maps in static data (`data`) that point to `anonymous` memory. Ranges ascend and do not
+/// touch.
 #[pyfunction]
 pub fn find_span_maps(
     py: Python<'_>,
@@ -207,16 +212,16 @@ pub fn find_span_maps(
     Ok(all(watched(py, None, |watcher| tcmalloc::find_page_maps(watcher, &space.0, &data, &anonymous))?))
 }
 
-/// How well the spans of a map of pages fit the sizes of classes in the static data of its module. Raises ValueError for
-/// pages of a size that none has.
+/// Check how well the spans of a page map fit the size classes in the static data of its module. Raises ValueError for
+/// an impossible page size.
 #[pyfunction]
 pub fn tcmalloc_fit(py: Python<'_>, space: &Space, address: u64, page: u64, data: Vec<Range>) -> PyResult<TcmallocFit> {
     let root = root(address, page, data)?;
     Ok(watched(py, None, |watcher| tcmalloc::fit_of(watcher, &space.0, &root))?.into())
 }
 
-/// Reads all of several. Of each: the root of its map, the bytes of a page, and the static data of its module. `anonymous`:
-/// where their own memory may lie, ascending. Raises ValueError for pages of a size that none has.
+/// Read one or more tcmallocs. `roots`: for each the root of its page map, the bytes of a page, and the static data of
+/// its module. `anonymous`: where their memory may lie, ascending. Raises ValueError for an impossible page size.
 #[pyfunction]
 pub fn read_tcmalloc(
     py: Python<'_>,

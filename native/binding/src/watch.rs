@@ -1,4 +1,4 @@
-//! Python as the core's watcher, and the core's errors as Python's exceptions.
+//! Python as the watcher of the core's work, and the core's errors as Python exceptions.
 
 use gdbheap_core::{Cancelled, Error, Missing, Progress, Watcher};
 use pyo3::exceptions::{
@@ -18,17 +18,17 @@ pyo3::create_exception!(
 /// Called as `report(done, total)`.
 pub type Report = Py<PyAny>;
 
-/// Reports progress to Python and lets its signal handlers run; keeps what they raise.
+/// A watcher that reports progress to Python, runs its signal handlers, and keeps what they raise.
 struct Watch {
     progress: Option<Report>,
     failure: Mutex<Option<PyErr>>,
-    /// Whether a signal's handler raised.
+    /// Whether a signal handler raised.
     is_told: AtomicBool,
 }
 
 impl Watcher for Watch {
     fn attend(&self, progress: Option<Progress>) -> Result<(), Cancelled> {
-        // An interpreter that ends asks for nothing any more.
+        // An interpreter that is shutting down cannot be attached to.
         let attended = Python::try_attach(|py| {
             let mut answer = py.check_signals();
             self.is_told.fetch_or(answer.is_err(), Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Watcher for Watch {
     }
 }
 
-/// Does `work` without the GIL, which is taken back a few times a second to report progress and to look for signals.
+/// Do `work` without the GIL. It is taken back a few times a second, to report progress and to check for signals.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Report>,
@@ -56,14 +56,14 @@ pub fn watched<T: Send>(
 ) -> PyResult<T> {
     let watch = Watch { progress, failure: Mutex::new(None), is_told: AtomicBool::new(false) };
     let answer = py.detach(|| work(&watch));
-    // Also where the work came to an end in spite of it: nobody else will tell.
+    // A failure counts even if the work finished: nothing else would report it.
     match watch.failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
         Some(failure) => Err(failure),
         None => answer.map_err(raised),
     }
 }
 
-/// The exception for an error of the core.
+/// Return the Python exception for an error of the core.
 pub fn raised(error: Error) -> PyErr {
     match error {
         Error::Missing(missing) => fault(missing),

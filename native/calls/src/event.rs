@@ -1,6 +1,6 @@
-//! What is written down.
+//! The events of a recording.
 
-/// A call, or what must be known to understand the calls that follow. Sizes in bytes as they were asked for; addresses 0 for
+/// A call, or information that the following calls need. Sizes are bytes as they were requested. An address of 0 means
 /// NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -26,26 +26,26 @@ pub enum Event {
     Free {
         address: u64,
     },
-    /// Usable bytes of the block that was given last, where they are not `usual_size`.
+    /// The usable bytes of the last returned block, if they are not `usual_size`.
     Usable {
         size: u64,
     },
-    /// Calls from here on are this thread's.
+    /// The following calls belong to this thread.
     Switch {
         thread: u32,
     },
-    /// A thread is met for the first time, and calls from here on are its own. `tid`: the kernel's number.
+    /// A thread is seen for the first time, and the following calls belong to it. `tid`: the kernel's thread id.
     Thread {
         thread: u32,
         tid: u32,
     },
-    /// The current thread ends; what the allocator does for that comes next.
+    /// The current thread ends. What the allocator does at its end follows.
     End,
-    /// Nanoseconds (CLOCK_MONOTONIC).
+    /// The time in nanoseconds (CLOCK_MONOTONIC).
     Time {
         nanoseconds: u64,
     },
-    /// When the next call was made, by the processor's clock: where calls are ordered by it.
+    /// The time of the next call by the processor's clock, if calls are ordered by it.
     Tick {
         ticks: u64,
     },
@@ -72,18 +72,19 @@ pub enum Event {
     Trim {
         pad: u64,
     },
-    /// The process forks; the child's header has the same number.
+    /// The process forks. The child's header has the same number.
     Fork {
         number: u64,
     },
-    /// The stack of the next call that allocates; `Reader::content` has it.
+    /// The stack of the next call that allocates; `Reader::content` returns it.
     Stack,
-    /// A code object of Python's, which the stacks that follow have by its address; so has the next with the same one.
+    /// A Python code object. The following stacks refer to it by its address, until another code object with that
+    /// address.
     Code,
-    /// An object (a program, a library) that is loaded; what was there before is not any more.
+    /// A loaded object (a program or a library). It replaces what was at its addresses before.
     Loaded,
-    /// Calls of Python's own allocator, which serves small blocks itself; what it calls for larger ones comes before. Their
-    /// addresses count from one another's.
+    /// Calls of Python's own allocator, which serves small blocks itself. Its calls of malloc for larger blocks come
+    /// before. The distances of their addresses count from one another.
     PythonMalloc {
         size: u64,
         result: u64,
@@ -103,7 +104,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The address of the block that a call gave; 0 without one.
+    /// Return the address of the block that a call returned; 0 if there is none.
     #[inline(always)]
     pub fn block(self) -> u64 {
         match self {
@@ -116,13 +117,13 @@ impl Event {
     }
 }
 
-/// What `malloc_usable_size` says of most blocks of glibc's of this size: a chunk's size is a multiple of 16, and all but 8
-/// bytes of it can be used.
+/// Return what `malloc_usable_size` returns for most glibc blocks of this size: the size of a chunk is a multiple of
+/// 16, and all but 8 bytes of it are usable.
 pub fn usual_size(size: u64) -> u64 {
     (size.saturating_add(8 + 15) & !15).max(32) - 8
 }
 
-/// Upper three bits of an event's first byte.
+/// The upper three bits of an event's first byte.
 pub(crate) mod operation {
     pub(crate) const MALLOC: u8 = 1;
     pub(crate) const FREE: u8 = 2;
@@ -133,7 +134,7 @@ pub(crate) mod operation {
     pub(crate) const OTHER: u8 = 7;
 }
 
-/// Lower five bits where the operation is OTHER.
+/// The lower five bits, if the operation is OTHER.
 pub mod other {
     pub(crate) const USABLE: u8 = 1;
     pub(crate) const THREAD: u8 = 2;
@@ -157,5 +158,5 @@ pub mod other {
 
 pub(crate) const SHIFT: u8 = 5;
 pub(crate) const LOW: u8 = (1 << SHIFT) - 1;
-/// What the lower five bits of a size count.
+/// The unit of a size in the lower five bits.
 pub(crate) const SIZE_UNIT: u64 = 8;

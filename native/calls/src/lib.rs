@@ -1,8 +1,8 @@
-//! How calls of an allocator are written down: a few bytes each, shared by whoever records, reads and repeats them.
+//! The format of recorded allocator calls, a few bytes each, which recorder, reader and replayer share.
 //!
-//! Calls come in the order in which they were made, by all threads, in stages of STAGE bytes. Each stage reads alone: it
-//! begins with the time and the thread, and distances count from nothing. A zero byte ends one. docs/calls.md describes it
-//! for other programs.
+//! Calls of all threads come in the order in which they were made, in stages of STAGE bytes. Each stage can be read
+//! alone: it begins with the time and the thread, and distances start from 0. A zero byte ends it. docs/calls.md
+//! describes the format for other programs.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,5 +18,5 @@ pub use part::Damaged;
 pub use reader::Reader;
 pub use writer::{encode, Last, MAX_EVENT};
 
-/// Bytes of a stage: what one mapping of the recorder's holds.
+/// The bytes of a stage, which fit into one mapping of the recorder.
 pub const STAGE: usize = 256 << 10;

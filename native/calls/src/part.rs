@@ -1,27 +1,27 @@
-//! Events that say more than a few numbers: stacks, code objects of Python, loaded objects. Behind the first byte stands how
-//! many bytes follow, so that a reader can pass over them.
+//! Events with more than a few numbers: stacks, Python code objects, loaded objects. Their length follows the first
+//! byte, so that a reader can skip them.
 
 use crate::event::{operation, SHIFT};
 use crate::writer::{unzigzag, zigzag};
 
-/// Bytes of the length: always as many, as it is known last.
+/// The bytes of the length. Their number is constant, because the length is only known at the end.
 const LENGTH: usize = 3;
-/// What stands before the content.
+/// The bytes before the content.
 pub const HEAD: usize = 1 + LENGTH;
-/// Of the content.
+/// The most bytes of the content.
 pub const MAX_CONTENT: usize = 64 << 10;
 
-/// What a stack says first.
+/// The flags at the beginning of a stack.
 pub mod flag {
-    /// Frames of C are missing on the outside.
+    /// Outer C frames are missing.
     pub const CUT: u64 = 1;
-    /// Frames of Python are missing on the outside.
+    /// Outer Python frames are missing.
     pub const TORN: u64 = 2;
-    /// The thread is one of Python's.
+    /// The thread runs Python.
     pub const PYTHON: u64 = 4;
 }
 
-/// Writes such an event into room that is large enough; what does not fit is left out, and `is_whole` says so.
+/// Writes such an event into a buffer. What does not fit is dropped, and clears `is_whole`.
 pub struct Part<'a> {
     room: &'a mut [u8],
     used: usize,
@@ -53,14 +53,14 @@ impl<'a> Part<'a> {
         self.number(zigzag(number));
     }
 
-    /// How many, and the bytes.
+    /// Write the number of bytes, and the bytes.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
         bytes.iter().for_each(|byte| self.byte(*byte));
     }
 
-    /// The first byte, which is to be written last, and the bytes of the whole event; None where it did not fit: then the
-    /// room is as empty as before.
+    /// Finish the event. Return its first byte, which must be written last, and the length of the whole event; None if
+    /// it did not fit. The buffer is then filled with zeros.
     pub fn finish(self, kind: u8) -> Option<(u8, usize)> {
         let size = self.used - HEAD;
         if !self.is_whole || size > MAX_CONTENT {
@@ -75,7 +75,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A stage holds bytes that are no events.
+/// A stage has bytes that are not events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 

@@ -1,10 +1,10 @@
-//! Bytes to events. They come from a file: whatever they claim is checked, and nothing is trusted.
+//! Decoding of events. They come from a file, so everything is checked and nothing is trusted.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 use crate::part::{Content, Damaged};
 use crate::writer::{unzigzag, Last};
 
-/// The events of one stage.
+/// A reader of the events of one stage.
 pub struct Reader<'a> {
     bytes: &'a [u8],
     last: Last,
@@ -12,32 +12,33 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// `bytes`: of one stage, or its beginning.
+    /// `bytes`: of a stage, or the beginning of one.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, last: Last::default(), content: &[] }
     }
 
-    /// What the last event says that is one of `part`'s.
+    /// Return the content of the last event that has some (see `part`).
     pub fn content(&self) -> &'a [u8] {
         self.content
     }
 
-    /// Goes on where another reader of the stage was: `bytes` that it had not read, and what distances count from.
+    /// Continue where another reader of the stage was. `bytes`: those that it had not read. `last`: what distances
+    /// count from.
     pub fn resumed(bytes: &'a [u8], last: Last) -> Reader<'a> {
         Reader { bytes, last, content: &[] }
     }
 
-    /// What distances count from here.
+    /// Return what distances count from at this point.
     pub fn last(&self) -> Last {
         self.last
     }
 
-    /// The bytes that were not read yet.
+    /// Return the number of unread bytes.
     pub fn rest(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The next event; None at the end.
+    /// Return the next event; None at the end.
     #[inline(always)]
     pub fn next_event(&mut self) -> Result<Option<Event>, Damaged> {
         let Some((first, rest)) = self.bytes.split_first() else { return Ok(None) };
@@ -102,7 +103,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Python's addresses count from one another's: the others' last one waits meanwhile.
+    /// The addresses of Python's calls count from one another, so the last address of other calls is set aside
+    /// meanwhile.
     fn of_python(&mut self, low: u8) -> Result<Event, Damaged> {
         let others = core::mem::replace(&mut self.last.address, self.last.python);
         let event = match low {

@@ -1,9 +1,10 @@
-//! Calls that a signal handler made in the middle of another call: kept in the header until that one is written down.
+//! Calls that a signal handler made in the middle of another call. They wait in the header until that call is written.
 
 use crate::event::Event;
 use crate::header::WAITING_WORDS;
 
-/// Kind and one (0: no call), size or first argument, second argument, address, usable bytes and one.
+/// A waiting call: its kind plus one (0: no call), its size or first argument, its second argument, its address, and
+/// its usable bytes plus one.
 pub type Waiting = [u64; WAITING_WORDS];
 
 const KINDS: [fn(&Waiting) -> Event; 8] = [
@@ -17,7 +18,7 @@ const KINDS: [fn(&Waiting) -> Event; 8] = [
     |words| Event::Fork { number: words[1] },
 ];
 
-/// A call as words; None for what is no call of the allocator.
+/// Encode a call as words; None if the event is not an allocator call.
 pub fn to_words(event: Event, usable: Option<u64>) -> Option<Waiting> {
     let (kind, first, second, address) = match event {
         Event::Malloc { size, result } => (0, size, 0, result),
@@ -33,7 +34,7 @@ pub fn to_words(event: Event, usable: Option<u64>) -> Option<Waiting> {
     Some([kind + 1, first, second, address, usable.map_or(0, |size| size.wrapping_add(1))])
 }
 
-/// The call, and the usable bytes of its block where they are not the usual ones; None for what is no call.
+/// Decode a call, with the usable bytes of its block if they are not the usual ones; None if it is not a call.
 pub fn from_words(words: &Waiting) -> Option<(Event, Option<u64>)> {
     let kind = KINDS.get(usize::try_from(words[0]).ok()?.checked_sub(1)?)?;
     Some((kind(words), (words[4] != 0).then(|| words[4].wrapping_sub(1))))

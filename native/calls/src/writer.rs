@@ -1,11 +1,11 @@
-//! Events to bytes.
+//! Encoding of events.
 
 use crate::event::{operation, other, Event, LOW, SHIFT, SIZE_UNIT};
 
-/// No event takes more.
+/// The most bytes of an event.
 pub const MAX_EVENT: usize = 64;
 
-/// What distances count from: the last address, of Python's blocks too, and times of the stage.
+/// What distances count from: the last address, the last times of the stage, and the last address of a Python block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Last {
     pub address: u64,
@@ -20,14 +20,14 @@ struct Bytes<'a> {
 }
 
 impl Bytes<'_> {
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// Write a number: seven bits a byte, the lowest first. The highest bit says that more follow.
     #[inline(always)]
     fn number(&mut self, number: u64) {
         self.used += self.number_ahead(number);
     }
 
-    /// Writes a number without counting it as used; returns its bytes. Without a branch that depends on its size: those of
-    /// real programs are hard to foretell, and each wrong guess costs more than all the rest.
+    /// Write a number without counting its bytes as used; return how many there are. No branch depends on the size:
+    /// sizes in real programs are hard to predict, and each misprediction costs more than all the rest.
     #[inline(always)]
     fn number_ahead(&mut self, number: u64) -> usize {
         if number >> 56 != 0 {
@@ -54,7 +54,8 @@ impl Bytes<'_> {
         length + 1
     }
 
-    /// An address by its distance from the last one: 0 for NULL, which is none; odd: not aligned to 8 bytes.
+    /// Write an address as its distance from the last one. 0 means NULL, from which no distance counts. 1: the address
+    /// itself follows, because the distance is not a multiple of 8 bytes.
     #[inline(always)]
     fn address(&mut self, address: u64, last: &mut Last) {
         if address == 0 {
@@ -85,7 +86,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Small numbers for small ones of either sign.
+/// Map small numbers of either sign to small unsigned numbers.
 #[inline(always)]
 pub(crate) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
@@ -95,8 +96,8 @@ pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
-/// Writes an event but for its first byte, which is never 0 and is to be written last: a file then has whole events alone,
-/// whenever its writer is killed. Returns that byte, and how many bytes of `room` the event takes.
+/// Write an event except its first byte, which is never 0 and must be written last: the file then has only whole
+/// events, whenever its writer is killed. Return that byte, and how many bytes of `room` the event takes.
 #[inline(always)]
 pub fn encode(event: Event, last: &mut Last, room: &mut [u8; MAX_EVENT]) -> (u8, usize) {
     let mut bytes = Bytes { room, used: 1 };
@@ -197,12 +198,12 @@ fn rare(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
         | Event::PythonCalloc { .. }
         | Event::PythonRealloc { .. }
         | Event::PythonFree { .. } => of_python(event, last, bytes),
-        // Those of `part`, which nobody writes here, among the others.
+        // Events of `part` are not written here.
         _ => other::END,
     }
 }
 
-/// Python's addresses count from one another's: the others' last one waits meanwhile.
+/// The addresses of Python's calls count from one another, so the last address of other calls is set aside meanwhile.
 fn of_python(event: Event, last: &mut Last, bytes: &mut Bytes<'_>) -> u8 {
     let others = core::mem::replace(&mut last.address, last.python);
     let low = match event {

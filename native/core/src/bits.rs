@@ -1,4 +1,4 @@
-//! A set of small numbers as bits; shared between threads where it is atomic.
+//! A set of small numbers as bits: `Bits`, and `SharedBits` for several threads.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub(crate) fn set(words: &mut [u64], index: u64) {
     }
 }
 
-/// The largest member at or below `index`.
+/// Return the largest member at or below `index`.
 pub(crate) fn last_at(words: &[u64], index: u64) -> Option<u64> {
     let top = (index / 64) as usize;
     let word = words.get(top)? & (u64::MAX >> (63 - index % 64));
@@ -26,12 +26,12 @@ pub(crate) fn last_at(words: &[u64], index: u64) -> Option<u64> {
     Some(below as u64 * 64 + 63 - u64::from(words[below].leading_zeros()))
 }
 
-/// The members, ascending.
+/// Return the members, ascending.
 pub(crate) fn members(words: &[u64]) -> impl Iterator<Item = u64> + '_ {
     words.iter().enumerate().flat_map(|(index, word)| members_of(*word).map(move |bit| index as u64 * 64 + bit))
 }
 
-/// The bits that are set in a word, ascending.
+/// Return the indices of the bits that are set in a word, ascending.
 pub(crate) fn members_of(mut left: u64) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         let bit = (left != 0).then(|| u64::from(left.trailing_zeros()))?;
@@ -40,7 +40,7 @@ pub(crate) fn members_of(mut left: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Takes out the members in [from, to).
+/// Remove the members in [from, to).
 pub(crate) fn clear_range(words: &mut [u64], from: u64, to: u64) {
     let mut at = from;
     while at < to {
@@ -63,17 +63,17 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
-    /// The members as words, 64 bits each.
+    /// Make a set of its words, 64 members each.
     pub(crate) fn of(words: Vec<u64>) -> Bits {
         Bits { words }
     }
 
-    /// Whether there is a member in [from, to).
+    /// Return whether there is a member in [from, to).
     pub(crate) fn any(&self, from: u64, to: u64) -> bool {
         (from..to).any(|index| self.get(index))
     }
 
-    /// Whether there is memory for that many bits: a target may name any size.
+    /// Return whether memory suffices for `size` bits: a target may name any size.
     pub(crate) fn fits(size: u64) -> bool {
         Vec::<u64>::new().try_reserve_exact(size.div_ceil(64) as usize).is_ok()
     }
@@ -82,7 +82,7 @@ impl Bits {
         set(&mut self.words, index);
     }
 
-    /// The members as words, 64 bits each.
+    /// Return the set's words, 64 members each.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }
@@ -101,12 +101,12 @@ impl Bits {
         get(&self.words, index)
     }
 
-    /// The largest member at or below `index`.
+    /// Return the largest member at or below `index`.
     pub(crate) fn last_at(&self, index: u64) -> Option<u64> {
         last_at(&self.words, index)
     }
 
-    /// The smallest member at or above `index`.
+    /// Return the smallest member at or above `index`.
     pub(crate) fn first_from(&self, index: u64) -> Option<u64> {
         let bottom = (index / 64) as usize;
         let word = self.words.get(bottom)? & (u64::MAX << (index % 64));
@@ -118,13 +118,13 @@ impl Bits {
     }
 }
 
-/// Bits that several threads set at once.
+/// A set of small numbers that several threads change at once.
 pub(crate) struct SharedBits {
     words: Vec<AtomicU64>,
 }
 
 impl SharedBits {
-    /// None if there is no memory for that many bits.
+    /// Make a set for members below `size`; None if memory does not suffice.
     pub(crate) fn new(size: u64) -> Option<SharedBits> {
         let mut words = Vec::new();
         words.try_reserve_exact(size.div_ceil(64) as usize).ok()?;
@@ -132,7 +132,7 @@ impl SharedBits {
         Some(SharedBits { words })
     }
 
-    /// Sets a bit; true for the first caller.
+    /// Add a member; return true only to the caller that added it.
     pub(crate) fn claim(&self, index: u64) -> bool {
         let Some(word) = self.words.get((index / 64) as usize) else { return false };
         let bit = 1 << (index % 64);
@@ -143,7 +143,8 @@ impl SharedBits {
         self.words.get((index / 64) as usize).is_some_and(|word| word.load(Ordering::Relaxed) >> (index % 64) & 1 == 1)
     }
 
-    /// Sets the bits of whole words, from the one that holds `index` on; only one thread may do so for these words.
+    /// Add members by whole words, from the word that holds `index` on. Only one thread at a time may do so for these
+    /// words.
     pub(crate) fn put(&self, index: u64, bits: &[u64]) {
         for (word, bits) in self.words.iter().skip((index / 64) as usize).zip(bits) {
             if *bits != 0 {
@@ -152,22 +153,22 @@ impl SharedBits {
         }
     }
 
-    /// The members as words, 64 bits each.
+    /// Return the set's words, 64 members each.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
         self.words.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// The members that both sets have.
+    /// Return the members that both sets have, ascending.
     pub(crate) fn common<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
         self.joined(other, |one, two| one & two)
     }
 
-    /// The members that the other set lacks.
+    /// Return the members that the other set lacks, ascending.
     pub(crate) fn without<'a>(&'a self, other: &'a SharedBits) -> impl Iterator<Item = u64> + 'a {
         self.joined(other, |one, two| one & !two)
     }
 
-    /// The members that neither of the other sets has.
+    /// Return the members that neither of the other sets has, ascending.
     pub(crate) fn in_neither(&self, one: &SharedBits, other: &SharedBits) -> Vec<u64> {
         let mut found = Vec::new();
         let load = |set: &SharedBits, index: usize| set.words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));

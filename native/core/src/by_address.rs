@@ -4,7 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A multiplicative hash with a fixed constant: addresses need no better one, and nothing is looked up more often.
+/// Hash an address by a multiplication with a fixed constant: good enough for addresses, and these look-ups are the
+/// most frequent ones.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 

@@ -1,19 +1,19 @@
-//! Names of functions and classes as their programmers wrote them.
+//! Demangle C++ and Rust symbols into the names that programmers wrote.
 #![forbid(unsafe_code)]
 
 use crate::mangled::is_mangled;
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::fmt::Write;
 
-/// Longer names stay as they are. The longest of 800,000 in Debian's libraries has 2,306 bytes.
+/// Longer symbols are not demangled. The longest of 800,000 in Debian's libraries has 2,306 bytes.
 const LONGEST_SYMBOL: usize = 4 << 10;
-/// A name that would become longer stays as it is: each part may stand for two of the part before it, so that 457 bytes
-/// become gigabytes.
+/// Names that would become longer are not demangled. Each part of a symbol may stand for two copies of the part before
+/// it, so that 457 bytes become gigabytes.
 const LONGEST_NAME: usize = 4 << 10;
-/// `17h`, 16 digits and `E` end a name of Rust's older form.
+/// The length of `17h`, 16 digits and `E`, which end a Rust symbol of the older (legacy) form.
 const HASH: usize = 20;
 
-/// A text that takes no more than LONGEST_NAME bytes.
+/// A text of at most LONGEST_NAME bytes.
 #[derive(Default)]
 struct BoundedName(String);
 
@@ -27,8 +27,8 @@ impl Write for BoundedName {
     }
 }
 
-/// The name behind a linker's symbol of C++ or Rust, without parameters, result and hash; None for any other symbol, and
-/// where that would be too long.
+/// Demangle a C++ or Rust symbol, without parameters, result type and hash. None for any other symbol, and for one that
+/// is too long before or after.
 pub fn demangle(symbol: &str) -> Option<String> {
     if symbol.len() > LONGEST_SYMBOL {
         return None;
@@ -50,11 +50,11 @@ fn of_cxx(symbol: &[u8], options: DemangleOptions) -> Option<String> {
     Some(name.0)
 }
 
-/// The class behind the name in a `type_info`, which is a mangled type, with a star before it where the class has no name
-/// that other objects may know; None where it is none.
+/// Demangle the class name in a C++ `type_info`, which is a mangled type. A star stands before it if the class has
+/// internal linkage. None if the name is not a class's.
 pub fn demangle_class(mangled: &[u8]) -> Option<String> {
     let mangled = mangled.strip_prefix(b"*").unwrap_or(mangled);
-    // Other letters begin types that have no vtable, and St alone is a namespace.
+    // Other letters begin types without a vtable. St alone is a namespace.
     let is_class = mangled.first().is_some_and(|first| first.is_ascii_digit() || b"NSZ".contains(first));
     if !is_class
         || mangled == b"St"
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// `T<A>`, and `count` types of which each has the one before it twice.
+    /// A symbol with `T<A>` and `count` types, each of which contains the one before it twice.
     fn doubled(count: usize) -> String {
         let each = |number: usize| format!("S_I{0}{0}E", place(number));
         format!("1TI1A{}E", (1..=count).map(each).collect::<String>())
@@ -98,14 +98,14 @@ mod tests {
             assert_eq!(demangle_class(doubled(count).as_bytes()), None);
             assert_eq!(demangle(&format!("_Z1f{}v", &doubled(count)[2..])), None);
         }
-        // The same in Rust: a tuple that has the tuple before it twice.
+        // The same in Rust: tuples, each of which contains the one before it twice.
         let tuples: String = (0..30).fold("TjjE".to_owned(), |inner, _| format!("T{inner}B7_E"));
         assert!(demangle(&format!("_RINvC1a1f{tuples}E")).is_none_or(|name| name.len() <= LONGEST_NAME));
         let long = "a".repeat(LONGEST_SYMBOL);
         assert_eq!(demangle(&format!("_Z{}{long}", long.len())), None);
     }
 
-    /// cpp_demangle alone takes seconds for each: it tries all that a part could be before it gives up.
+    /// cpp_demangle alone takes seconds for each: it tries every meaning of each part before it gives up.
     #[test]
     fn names_that_do_not_end_stay_as_they_are() {
         for (prefix, part, suffix) in [

@@ -1,10 +1,10 @@
-//! The first of many rows, in an order.
+//! The first rows of many, in a given order.
 #![forbid(unsafe_code)]
 
-/// At most this many more rows wait to be left out.
+/// Rows that are collected beyond twice `most` before the surplus is dropped.
 const SLACK: usize = 4 << 10;
 
-/// The first `most` of all rows that are put in; each time with the same `key`.
+/// The first `most` of all rows that are put in. Every call must pass the same `key`.
 pub(crate) struct Firsts<R> {
     most: usize,
     rows: Vec<R>,
@@ -23,12 +23,12 @@ impl<R> Firsts<R> {
         }
     }
 
-    /// Those that others have put in as well.
+    /// Add the rows that another collector, such as another thread's, has kept.
     pub(crate) fn extend(&mut self, others: Firsts<R>) {
         self.rows.extend(others.rows);
     }
 
-    /// In order.
+    /// Return the first `most` rows, in order.
     pub(crate) fn finish<K: Ord>(mut self, mut key: impl FnMut(&R) -> K) -> Vec<R> {
         self.cut(&mut key);
         self.rows.sort_unstable_by_key(key);
@@ -47,7 +47,7 @@ impl<R> Firsts<R> {
 mod tests {
     use super::*;
 
-    /// What is left out early is what would be left out at last.
+    /// Dropping rows early gives the same rows as dropping them at the end.
     #[test]
     fn many_rows() {
         let numbers: Vec<u64> = (0..20011).map(|number| number * 7919 % 20011).collect();

@@ -1,12 +1,12 @@
 //! The native core of gdbheap: walks a target's allocators, classifies blocks, draws the graph.
 //!
-//! It decides nothing that the caller can tell it: most offsets are handed in, and what is left of layouts is with the
-//! algorithm that needs it. Bytes come from `gdbheap_access`; it knows no machine, and nothing of Python's interpreter as a
-//! host. Whatever is read from a target is hostile: every count is bounded, every pointer is checked against the segments,
-//! and arithmetic on it cannot panic.
+//! The caller passes in policy and most offsets; the remaining facts about layouts are next to the algorithm that needs
+//! them. Bytes come from `gdbheap_access`. The core knows no machine and does not use the Python interpreter that hosts
+//! it. Whatever is read from a target is hostile: every count is bounded, every pointer is checked against the
+//! segments, and arithmetic on it cannot panic.
 //!
-//! Imports point left: bits, by_address, firsts, mangled, demangle; packed and symbols; allocators; python; graph and
-//! memory_use; structures; history and events.
+//! A module imports only from groups before it in this list: bits, by_address, firsts, mangled, demangle; packed and
+//! symbols; allocators; python; graph and memory_use; structures; history and events.
 #![forbid(unsafe_code)]
 
 pub mod allocators;

@@ -1,14 +1,14 @@
-//! Whether a mangled name of C++ is well formed (Itanium C++ ABI, 5.1), found out in one pass.
+//! Check in one pass whether a mangled C++ name is well formed (Itanium C++ ABI, 5.1).
 //!
-//! `cpp_demangle` tries one production after the other, each from the beginning: 79 bytes that fit none keep it busy for
-//! seconds, and a few more for twice as long. It is linear for names that are well formed, so it is given no others. What
-//! compilers hardly ever write (new, delete, constraints, modules, construction vtables) counts as malformed: 381 of
-//! 589,186 names of Debian's libraries, LLVM's, Arrow's and gRPC's among them.
+//! `cpp_demangle` tries one production after the other, each from the beginning: 79 bytes that fit none keep it busy
+//! for seconds, and a few more bytes double the time. It is linear for well-formed names, so it is given no others.
+//! What compilers hardly ever write (new, delete, constraints, modules, construction vtables) counts as malformed: 381
+//! of 589,186 names in Debian's libraries, including those of LLVM, Arrow and gRPC.
 #![forbid(unsafe_code)]
 
-/// Productions inside each other, as many as `cpp_demangle` takes unasked for (its `recursion_limit`).
+/// The deepest nesting of productions: the default `recursion_limit` of `cpp_demangle`.
 const DEPTH: u32 = 96;
-/// Operators in one name that convert: `cpp_demangle` reads the arguments of each twice.
+/// The most conversion operators in one name: `cpp_demangle` reads the arguments of each twice.
 const CONVERSIONS: u32 = 4;
 const UNARY: [&[u8]; 14] =
     [b"ps", b"ng", b"ad", b"de", b"co", b"nt", b"pp", b"mm", b"te", b"sz", b"az", b"nx", b"sp", b"tw"];
@@ -16,11 +16,12 @@ const BINARY: [&[u8]; 32] = [
     b"pl", b"mi", b"ml", b"dv", b"rm", b"an", b"or", b"eo", b"aS", b"pL", b"mI", b"mL", b"dV", b"rM", b"aN", b"oR",
     b"eO", b"ls", b"rs", b"lS", b"rS", b"eq", b"ne", b"lt", b"gt", b"le", b"ge", b"ss", b"aa", b"oo", b"cm", b"ix",
 ];
-/// Functions alone have these names, besides those of BINARY and the first of UNARY.
+/// More operators, which name functions but never stand in an expression here. BINARY and the first of UNARY name
+/// functions too.
 const FUNCTIONS: [&[u8]; 8] = [b"nw", b"na", b"dl", b"da", b"cl", b"pm", b"pt", b"qu"];
 
-/// Whether `symbol` is the name of a function, an object, a vtable or a `type_info`, and what follows its first dot is a
-/// compiler's.
+/// Return whether `symbol` names a function, an object, a vtable or a `type_info`. A suffix that the compiler adds
+/// after the first dot is allowed.
 pub(super) fn is_mangled(symbol: &[u8]) -> bool {
     let Some(rest) = symbol.strip_prefix(b"_Z") else { return false };
     let mut name = Name { rest, depth: 0, known: 0, conversions: 0, converts: false };
@@ -32,18 +33,19 @@ pub(super) fn is_mangled(symbol: &[u8]) -> bool {
 enum Part {
     Name,
     Arguments,
-    /// A placeholder: no name ends with it.
+    /// A dependent part, such as a template parameter: no name ends with it.
     Dependent,
 }
 
-/// The rest of a name. Each method takes one production, or gives None: the name is not well formed.
+/// The rest of a name. Each method consumes one production, or returns None: the name is not well formed.
 struct Name<'a> {
     rest: &'a [u8],
     depth: u32,
-    /// How many parts of the name may be referred to by now.
+    /// How many parts of the name a substitution may refer to by now.
     known: usize,
     conversions: u32,
-    /// Whether this is the type that an operator converts to: arguments behind a parameter are the operator's.
+    /// Whether a conversion operator's target type is being read: template arguments after a parameter belong to the
+    /// operator.
     converts: bool,
 }
 
@@ -52,7 +54,7 @@ impl<'a> Name<'a> {
         self.rest.first().copied().unwrap_or(0)
     }
 
-    /// Whether the rest began with `prefix`, which is then taken.
+    /// Consume `prefix` if the rest begins with it; return whether it did.
     fn has(&mut self, prefix: &[u8]) -> bool {
         let rest = self.rest.strip_prefix(prefix);
         self.rest = rest.unwrap_or(self.rest);
@@ -85,7 +87,7 @@ impl<'a> Name<'a> {
         found
     }
 
-    /// Several of one kind, then `end`.
+    /// Consume several productions of one kind, then `end`.
     fn until(&mut self, end: &[u8], mut take: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         while !self.has(end) {
             take(self)?;
@@ -172,7 +174,7 @@ impl<'a> Name<'a> {
         Some(Part::Dependent)
     }
 
-    /// A part of a nested name; all but the last may be referred to.
+    /// Consume a part of a nested name. Substitutions may refer to all parts but the last.
     fn next_part(&mut self, last: Part) -> Option<Part> {
         let part = if self.peek() == b'T' {
             self.parameter()?;
@@ -189,7 +191,7 @@ impl<'a> Name<'a> {
             Part::Name
         };
         self.known += usize::from(self.peek() != b'E');
-        // A member that a lambda makes.
+        // A data member prefix, which precedes a closure type (a lambda in a member's initializer).
         self.has(b"M");
         Some(part)
     }
@@ -335,7 +337,8 @@ impl<'a> Name<'a> {
         self.expect(b"E")
     }
 
-    /// A type. Those of one letter, and those that refer to others, may not be referred to themselves.
+    /// Consume a type. Substitutions do not refer to types of one letter, or to types that are substitutions
+    /// themselves.
     fn kind(&mut self) -> Option<()> {
         if self.is_builtin() {
             return Some(());
@@ -412,7 +415,7 @@ impl<'a> Name<'a> {
         self.kind()
     }
 
-    /// A type with two letters.
+    /// Consume a type whose code has two letters.
     fn longer_kind(&mut self) -> Option<()> {
         if self.has_one_of(&[b"Dt", b"DT"]) {
             self.expression()?;
@@ -487,7 +490,7 @@ impl<'a> Name<'a> {
         self.arithmetic()
     }
 
-    /// A name in a class or a namespace that depends on arguments.
+    /// Consume a name in a class or a namespace that depends on template arguments.
     fn member(&mut self) -> Option<()> {
         match self.peek() {
             b'0'..=b'9' => self.until(b"E", Self::simple_name)?,

@@ -1,7 +1,8 @@
-//! Files that were packed as a stream: zstd and lz4 frames, one after the other, as their tools write them.
+//! Compressed streams: files of consecutive zstd or lz4 frames, as the zstd and lz4 tools write them.
 //!
-//! Memory is bounded whatever the file says: zstd's window by what its own tool takes unasked (128 MiB), a block of lz4 by its
-//! format (4 MiB). So is the time of one read: frames that hold nothing, as a sparse file has them by the terabyte, are an error.
+//! Memory is bounded for any file: a zstd window has at most the 128 MiB that its own tool accepts by default, an lz4
+//! block at most the 4 MiB of its format. The time of one read is bounded too: a long run of frames without content,
+//! such as terabytes of a sparse file, is an error.
 #![forbid(unsafe_code)]
 
 use gdbheap_access::error::{Error, Result};
@@ -12,10 +13,11 @@ use std::sync::Arc;
 
 const WINDOW_LOG: u32 = 27;
 const BUFFER: usize = 256 << 10;
-/// Bytes of the file that may hold nothing: half a window of zstd, more than any tool writes between two frames.
+/// Compressed bytes in a row that may yield no output: half a zstd window, and more than any tool writes between two
+/// frames.
 const IDLE: u64 = 64 << 20;
 
-/// A file, how far it was read, and how far when something was last unpacked.
+/// A file with two positions: how far it was read, and how far it was read when it last yielded output.
 struct Counted {
     file: File,
     position: Arc<AtomicU64>,
@@ -35,7 +37,8 @@ impl Read for Counted {
 
 type Source = BufReader<Counted>;
 
-/// A source whose end is an error: the decoder of lz4 takes one between two blocks for the end of a frame.
+/// A source that reports the end of the file as an error. Otherwise the lz4 decoder takes a file that is cut between
+/// two blocks for the end of a frame.
 struct Endless(Source);
 
 impl Read for Endless {
@@ -51,7 +54,7 @@ type Frame = lz4_flex::frame::FrameDecoder<Endless>;
 
 enum Decoder {
     Zstd(Box<zstd::stream::read::Decoder<'static, Source>>),
-    /// None: the last frame has ended.
+    /// None after the last frame.
     Lz4(Option<Box<Frame>>),
 }
 
@@ -65,7 +68,7 @@ impl Decoder {
                 if count > 0 || buffer.is_empty() {
                     return Ok(count);
                 }
-                // Others may follow, with blocks of another size, which one decoder does not take.
+                // Another frame may follow. Its block size may differ, so it needs a new decoder.
                 let rest = frame.get_mut().0.fill_buf().map(|rest| !rest.is_empty())?;
                 *decoder = decoder.take().filter(|_| rest).map(|frame| Box::new(Frame::new(frame.into_inner())));
             },
@@ -73,17 +76,17 @@ impl Decoder {
     }
 }
 
-/// A packed file as the bytes that were packed.
+/// A compressed file, read as the original bytes.
 pub struct Unpacker {
     decoder: Decoder,
     position: Arc<AtomicU64>,
     fruitful: Arc<AtomicU64>,
-    /// Why nothing more can be had.
+    /// The error that ended decompression.
     failure: Option<String>,
 }
 
 impl Unpacker {
-    /// `kind`: "zstd" or "lz4".
+    /// Open a compressed file. `kind` is "zstd" or "lz4".
     pub fn open(path: &str, kind: &str) -> Result<Unpacker> {
         let (position, fruitful) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let file = Counted { file: File::open(path)?, position: position.clone(), fruitful: fruitful.clone() };
@@ -100,13 +103,13 @@ impl Unpacker {
         Ok(Unpacker { decoder, position, fruitful, failure: None })
     }
 
-    /// How many bytes of the packed file were read.
+    /// Return how many bytes of the compressed file were read.
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Relaxed)
     }
 
-    /// At most `size` bytes, none at the end. What comes before a damaged place, or the place where the file was cut off, is
-    /// given first; then that is the error.
+    /// Return at most `size` bytes; none at the end of the file. If the file is damaged or cut off, return the bytes
+    /// before that place first, and the error at the next call.
     pub fn read(&mut self, size: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; size];
         let mut count = 0;
@@ -171,7 +174,7 @@ mod tests {
         }
     }
 
-    /// A frame that is skipped, of 4 GiB in a sparse file: a reader that waits for contents reads all of it.
+    /// A skippable frame of 4 GiB in a sparse file: a reader that looks for output would read all of it.
     #[test]
     fn frames_without_contents() {
         let path = std::env::temp_dir().join(format!("gdbheap-idle-{}", std::process::id()));

@@ -1,6 +1,5 @@
-//! The symbols of an ELF file by name and by address (elf(5), Elf64_Sym). They stay the bytes of their tables: a symbol
-//! costs a place in each of two indexes besides, which are made when they are first needed. Whatever the tables say may
-//! be a lie.
+//! The symbols of an ELF file by name and by address (elf(5), Elf64_Sym). They stay in their tables' bytes; each symbol
+//! costs only one entry in each of two indexes, which are made at the first use. The tables are not trusted.
 #![forbid(unsafe_code)]
 
 use std::collections::hash_map::RandomState;
@@ -17,49 +16,51 @@ const ADDRESS_KINDS: [u8; 5] = [0, 1, 2, 5, 10];
 const FUNCTION_KINDS: [u8; 2] = [2, 10];
 const THREAD_LOCAL: u8 = 6;
 const LONGEST_NAME: usize = 4 << 10;
-/// Linkers let names share their ends. Names that become more than so many times their table, and some, are no
-/// linker's.
+/// Linkers let names share their ends, but no linker's names add up to more than NAMES_RATIO times their string table
+/// plus SOME_NAMES.
 const NAMES_RATIO: usize = 2;
 const SOME_NAMES: usize = 1 << 20;
 const MOST_THREAD_LOCAL: usize = 1 << 14;
-/// A linker that folds equal functions leaves many names for one address; so many before and after one are looked at.
+/// Symbols that are looked at before and after an address. A linker that folds equal functions leaves many names for
+/// one address.
 const MOST_AROUND: usize = 256;
-/// A function that lies around others, as assembler has them, begins at most so many symbols before.
+/// Symbols before an address among which an enclosing function is looked for: in assembler a function may contain
+/// others.
 const MOST_FUNCTIONS_AROUND: usize = 8;
 const FREE: u32 = u32::MAX;
 
-/// Which symbols count.
+/// Which symbols of a file to index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Data and code that the file has.
+    /// Data and code that the file defines.
     Addresses,
     /// Functions.
     Functions,
 }
 
-/// A symbol: its address as linked (of a thread-local one its place in the file's part of that data), its size, its
-/// name.
+/// A symbol: address as linked (for a thread-local variable its offset in the file's TLS segment), size in bytes, name.
 pub type Symbol<'a> = (u64, u64, &'a [u8]);
 
-/// The symbols of some tables of one file. Those of the first table come first where a name occurs more than once;
-/// within a table global ones do, then the first.
+/// The symbols of several tables of one file. If a name occurs more than once, the first table wins, and within a table
+/// a global symbol, then the first.
 pub struct Symbols<B> {
     tables: Vec<Table<B>>,
     wanted: Wanted,
     by_name: OnceLock<ByName>,
-    /// The numbers of those that are wanted, ascending by address, then by size.
+    /// The numbers of the wanted symbols, ascending by address, then by size.
     by_address: OnceLock<Vec<u32>>,
 }
 
 struct Table<B> {
     entries: B,
     names: B,
-    /// The number of its first symbol; how many it has.
+    /// The number of the table's first symbol, and the count of its symbols.
     first: u32,
     count: u32,
 }
 
-/// A hash table, at most two thirds full: the upper half of a name's hash, and the symbol's number.
+/// A hash table from names to symbols, at most two thirds full. A slot has the upper half of the name's hash and the
+/// symbol's number.
 struct ByName {
     hasher: RandomState,
     slots: Vec<(u32, u32)>,
@@ -115,18 +116,18 @@ impl<B: Deref<Target = [u8]>> Table<B> {
         CStr::from_bytes_until_nul(most).map_or(most, CStr::to_bytes)
     }
 
-    /// How many bytes its names may have together.
+    /// Return the most bytes that the table's names may have together.
     fn most_names(&self) -> usize {
         NAMES_RATIO * self.names.len() + SOME_NAMES
     }
 }
 
 impl<B: Deref<Target = [u8]>> Symbols<B> {
-    /// `tables`: (entries, names) of each.
+    /// Index symbol tables, each given as (entries, names).
     pub fn new(tables: Vec<(B, B)>, wanted: Wanted) -> Symbols<B> {
         let mut first = 0;
         let table = |(entries, names): (B, B)| {
-            // Numbers have 31 bits.
+            // A symbol's number has 31 bits.
             let count = (entries.len() / ENTRY).min((FREE / 2 - first) as usize) as u32;
             first += count;
             Table { entries, names, first: first - count, count }
@@ -135,7 +136,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Symbols { tables, wanted, by_name: OnceLock::new(), by_address: OnceLock::new() }
     }
 
-    /// The address as linked and the size of the symbol with that name.
+    /// Return the address as linked and the size of the symbol with that name.
     pub fn find(&self, name: &[u8]) -> Option<(u64, u64)> {
         let index = self.by_name.get_or_init(|| self.index_names());
         let (_, number) = index.slots[self.slot_of(index, name)];
@@ -143,21 +144,21 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Some((entry.value, entry.size))
     }
 
-    /// The symbols that begin at an address.
+    /// Return the symbols that begin at an address.
     pub fn at(&self, address: u64) -> Vec<Symbol<'_>> {
         let first = self.place_of(address);
         let found = self.numbers()[first..].iter().map(|number| self.symbol(*number));
         found.take(MOST_AROUND).take_while(|symbol| symbol.0 == address).collect()
     }
 
-    /// The symbols whose bytes are at an address.
+    /// Return the symbols whose bytes include an address.
     pub fn around(&self, address: u64) -> Vec<Symbol<'_>> {
         let end = self.place_behind(address);
         let near = &self.numbers()[end.saturating_sub(MOST_AROUND)..end];
         near.iter().filter(|number| self.entry(**number).1.holds(address)).map(|number| self.symbol(*number)).collect()
     }
 
-    /// The first `most` symbols of at least `least` bytes that begin in [low, high), ascending by address.
+    /// Return the first `most` symbols of at least `least` bytes that begin in [low, high), ascending by address.
     pub fn starting_in(&self, low: u64, high: u64, least: u64, most: usize) -> Vec<Symbol<'_>> {
         let mut left = self.tables.iter().map(Table::most_names).sum::<usize>();
         let first = self.place_of(low);
@@ -166,8 +167,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         large.take(most).take_while(|symbol| take(&mut left, symbol.2.len())).collect()
     }
 
-    /// The names of the function at an address: of the one that begins there or has it, or else of one whose size
-    /// nobody knows, the last one before.
+    /// Return the names of the function at an address: of the one that begins there or contains it, else of the last
+    /// one before it if that has no size.
     pub fn function(&self, address: u64) -> Vec<&[u8]> {
         let (numbers, end) = (self.numbers(), self.place_behind(address));
         for place in (end.saturating_sub(MOST_FUNCTIONS_AROUND)..end).rev() {
@@ -181,7 +182,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         Vec::new()
     }
 
-    /// Where the last symbol ends that ends before `low`, and the next one begins after `high`.
+    /// Return where the last symbol that ends at or before `low` ends, and where the first one after `high` begins.
     pub fn gap(&self, low: u64, high: u64) -> (Option<u64>, Option<u64>) {
         let numbers = &self.numbers()[..self.place_behind(low)];
         let ends = numbers.iter().filter_map(|number| {
@@ -192,7 +193,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         (ends.max(), next)
     }
 
-    /// Variables that each thread has.
+    /// Return the thread-local variables.
     pub fn thread_local(&self) -> Vec<Symbol<'_>> {
         let mut found = Vec::new();
         for table in &self.tables {
@@ -234,12 +235,12 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         all.filter(|(_, entry)| entry.is_wanted(self.wanted))
     }
 
-    /// The first place whose symbol begins at an address or after it.
+    /// Return the first index in `numbers()` whose symbol begins at an address or after it.
     fn place_of(&self, address: u64) -> usize {
         self.numbers().partition_point(|number| self.entry(*number).1.value < address)
     }
 
-    /// The first place whose symbol begins after an address.
+    /// Return the first index in `numbers()` whose symbol begins after an address.
     fn place_behind(&self, address: u64) -> usize {
         self.numbers().partition_point(|number| self.entry(*number).1.value <= address)
     }
@@ -266,8 +267,8 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         index
     }
 
-    /// For each of a table's names, by where it begins, the symbol that it is of: `name << 32 | is local << 31 |
-    /// number`.
+    /// Return one key for each distinct name offset of a table, with the symbol that wins there: `name << 32 | is local
+    /// << 31 | number`.
     fn name_keys(&self, table: &Table<B>) -> Vec<u64> {
         let wanted = || (0u64..).zip(table.entries()).filter(|(_, entry)| entry.is_wanted(self.wanted));
         let mut keys = Vec::with_capacity(wanted().count());
@@ -283,7 +284,7 @@ impl<B: Deref<Target = [u8]>> Symbols<B> {
         (self.entry(number).1.is_local(), number)
     }
 
-    /// Where a name is in the index, or would be.
+    /// Return the slot of a name in the index, or the free slot where it belongs.
     fn slot_of(&self, index: &ByName, name: &[u8]) -> usize {
         let hash = index.hasher.hash_one(name);
         let mask = index.slots.len() - 1;
@@ -302,7 +303,7 @@ fn upper(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// Whether there was as much left, which is taken then.
+/// Subtract `size` from `left` and return true; if it does not suffice, set `left` to 0 and return false.
 fn take(left: &mut usize, size: usize) -> bool {
     let rest = left.checked_sub(size);
     *left = rest.unwrap_or(0);
@@ -316,7 +317,7 @@ mod tests {
     const FUNCTION: u8 = 2;
     const GLOBAL: u8 = 1 << 4;
 
-    /// A table of (name, info, section, value, size).
+    /// Make a table of (name, info, section, value, size).
     fn table(rows: &[(&[u8], u8, u16, u64, u64)]) -> (Vec<u8>, Vec<u8>) {
         let (mut entries, mut names) = (vec![0; ENTRY], vec![0]);
         for (name, info, section, value, size) in rows {
@@ -400,7 +401,7 @@ mod tests {
         assert_eq!((found.function(64), found.function(1 << 40)), (vec![&b"open"[..]], vec![&b"open"[..]]));
     }
 
-    /// Each name goes on to the end of the table, or all are one.
+    /// Either each name extends to the end of the table, or all symbols have the same name.
     #[test]
     fn names_without_an_end_are_bounded() {
         let count = 20_000u32;

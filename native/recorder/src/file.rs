@@ -1,5 +1,5 @@
-//! The file of a process, or of a thread's lane: a header, two slots of which one is the current stage, and the stages that are
-//! full.
+//! The file of a process, or of a thread's lane: a header, two slots of which one has the current stage, and the
+//! finished stages.
 
 use crate::order::is_by_time;
 use crate::state::Own as Owned;
@@ -9,24 +9,24 @@ use core::sync::atomic::{compiler_fence, AtomicUsize, Ordering};
 use gdbheap_calls::header::{self, word};
 use gdbheap_calls::STAGE;
 
-/// Programs that close "all" descriptors mostly begin with the low ones.
+/// Programs that close "all" descriptors mostly begin with the low ones, so the file gets a high one.
 const DESCRIPTOR: c_int = 900;
 const MAX_PATH: usize = 4096;
 const SUFFIX: &[u8] = b".calls";
-/// Of a name: two numbers, a dash, the suffix, and a zero byte.
+/// The bytes of a name: two numbers, a dash, the suffix, and a zero byte.
 const NAME: usize = 33 + SUFFIX.len() + 1;
 const FOLDER: &core::ffi::CStr = c"GDBHEAP_CALLS";
 
-/// Of the program, whatever becomes of its environment: the folder. A forked child needs it.
+/// The folder from the first environment of the program. A forked child needs it.
 struct Folder(core::cell::UnsafeCell<[u8; MAX_PATH]>);
 // SAFETY: written once, by the first call of the program.
 unsafe impl Sync for Folder {}
 static PATH: Folder = Folder(core::cell::UnsafeCell::new([0; MAX_PATH]));
 static PATH_LENGTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Keeps what the environment says, which a program may change.
+/// Keep what the environment says, because a program may change it.
 pub(crate) fn learn_folder() {
-    // SAFETY: the environment is there before any constructor; the result is copied at once.
+    // SAFETY: the environment exists before any constructor; the result is copied at once.
     unsafe {
         let found = libc::getenv(FOLDER.as_ptr());
         if found.is_null() {
@@ -40,19 +40,19 @@ pub(crate) fn learn_folder() {
     }
 }
 
-/// Whether calls are to be written down at all.
+/// Return whether calls are recorded at all.
 pub(crate) fn has_folder() -> bool {
     PATH_LENGTH.load(Ordering::Relaxed) != 0
 }
 
-/// Opens the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. Only a new one may be made (O_EXCL); one
-/// that is there already must be regular, of its user, and have one name, as it must in a folder that somebody else could have
-/// put in the place of ours once that was gone.
+/// Open the file of this process: `FOLDER/PID-BEGAN.calls`, in hexadecimal digits. With O_EXCL only a new file is
+/// created. An existing file must be regular, belong to this user, and have one name, because another user may have put
+/// a folder in the place of the recording's after that was removed.
 pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     let Some(folder) = open_folder() else { return -1 };
     let name = name_of(owned);
     let flags = flags | libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    // SAFETY: the name ends with a zero byte. Descriptors that are given back are our own.
+    // SAFETY: the name ends with a zero byte. Closed descriptors are our own.
     unsafe {
         let made = libc::openat(folder, name.as_ptr() as *const _, flags, 0o600);
         close_quietly(folder);
@@ -72,7 +72,7 @@ pub(crate) fn open(owned: &Owned, flags: c_int) -> c_int {
     }
 }
 
-/// The folder, where it is one that only this user writes to, and no link.
+/// Open the folder, if it is not a link and only this user can write to it.
 fn open_folder() -> Option<c_int> {
     let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the path was written once, into zeros.
@@ -85,7 +85,7 @@ fn open_folder() -> Option<c_int> {
     if is_ours {
         return Some(folder);
     }
-    // SAFETY: our own.
+    // SAFETY: our own descriptor.
     unsafe {
         libc::close(folder);
         *libc::__errno_location() = libc::EPERM;
@@ -93,7 +93,7 @@ fn open_folder() -> Option<c_int> {
     None
 }
 
-/// Closes a descriptor of ours; what was said of an error before stays.
+/// Close a descriptor of ours without changing errno.
 unsafe fn close_quietly(descriptor: c_int) {
     let kept = *libc::__errno_location();
     libc::close(descriptor);
@@ -111,7 +111,7 @@ fn is_own(found: &libc::stat) -> bool {
 }
 
 fn status(descriptor: c_int) -> Option<libc::stat> {
-    // SAFETY: zero bytes are a valid one, and the kernel fills in what it is given.
+    // SAFETY: zero bytes are valid, and the kernel fills in what it is given.
     unsafe {
         let mut found: libc::stat = core::mem::zeroed();
         (libc::fstat(descriptor, &mut found) == 0).then_some(found)
@@ -131,9 +131,10 @@ fn hexadecimal(number: u64) -> [u8; 16] {
     core::array::from_fn(|place| b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15])
 }
 
-/// Begins the next stage once the last one is in the file; false where there is no room.
+/// Begin the next stage, after writing the last one to the file. Return false if there is no room.
 ///
-/// Two slots are used in turn: which of them is current, and which stages are in the file already, changes with one word.
+/// Two slots are used in turn. One word (STAGES) says which of them is current and which stages are in the file
+/// already, so that both change at once.
 pub(crate) fn next_stage(owned: &mut Owned) -> bool {
     // A program may have closed our descriptor, and another file may have its number now.
     if !is_ours(owned) {
@@ -145,7 +146,7 @@ pub(crate) fn next_stage(owned: &mut Owned) -> bool {
     };
     if is_by_time() {
         // A program may have more threads than it may have descriptors.
-        // SAFETY: our own.
+        // SAFETY: our own descriptor.
         unsafe { libc::close(owned.descriptor) };
         owned.descriptor = -1;
     }
@@ -164,7 +165,7 @@ pub(crate) fn next_stage(owned: &mut Owned) -> bool {
     true
 }
 
-/// Writes the current stage to its place in the file.
+/// Write the current stage to its place in the file.
 fn keep_stage(owned: &mut Owned) -> bool {
     let offset = header::offset_of(owned.stages - 1);
     if !is_wanted(owned) || !is_allowed(offset + STAGE as u64) {
@@ -172,7 +173,7 @@ fn keep_stage(owned: &mut Owned) -> bool {
     }
     let mut written = 0;
     while written < owned.used {
-        // SAFETY: from our own stage.
+        // SAFETY: writes from our own stage.
         let count = unsafe {
             let rest = owned.stage.add(written) as *const c_void;
             libc::pwrite(owned.descriptor, rest, owned.used - written, (offset + written as u64) as libc::off_t)
@@ -187,29 +188,29 @@ fn keep_stage(owned: &mut Owned) -> bool {
     true
 }
 
-/// Whether a file may become so large: a signal would tell the program otherwise.
+/// Return whether a file may become this large. Otherwise the kernel would send the program a signal.
 fn is_allowed(size: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills in what it is given.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) == 0 && limit.rlim_cur >= size }
 }
 
-/// Whether the descriptor still is the file that we opened.
+/// Return whether the descriptor still is the file that we opened.
 fn is_ours(owned: &Owned) -> bool {
     let mut began = [0u8; 8];
     let at = word::BEGAN * 8;
-    // SAFETY: into our own memory.
+    // SAFETY: reads into memory of this function.
     let got = unsafe { libc::pread(owned.descriptor, began.as_mut_ptr() as *mut _, 8, at as i64) };
     got == 8 && u64::from_le_bytes(began) == owned.began
 }
 
-/// Whether somebody still wants to read the file: whoever collects it removes it at the end.
+/// Return whether the file is still wanted: the collector removes it at the end.
 fn is_wanted(owned: &Owned) -> bool {
     status(owned.descriptor).is_some_and(|found| found.st_nlink > 0)
 }
 
-/// Room in the file, and its mapping, which a forked child does not get. Without room in the file system a mapping would be
-/// SIGBUS's: it is asked for before.
+/// Allocate room in the file and map it, but not in a forked child. The room is allocated first, because a mapping
+/// without room in the file system would cause SIGBUS.
 pub(crate) fn map(descriptor: c_int, offset: u64, size: usize) -> Option<*mut u8> {
     if descriptor < 0 || !is_allowed(offset + size as u64) {
         return None;

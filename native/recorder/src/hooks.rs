@@ -1,4 +1,4 @@
-//! The functions that the program calls in place of libc's.
+//! The functions that the program calls instead of libc's.
 
 use crate::log;
 use crate::order::ticks;
@@ -11,7 +11,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use gdbheap_calls::Event;
 
-/// The function behind ours; what to do without one.
+/// The next definition of the function (RTLD_NEXT), or the fallback.
 macro_rules! behind {
     ($function:ident, $otherwise:expr) => {
         match real::$function.get() {
@@ -25,10 +25,10 @@ macro_rules! behind {
     };
 }
 
-/// Blocks from this size on are asked at once for what can be used of them: their pages may be gone after the next call.
+/// The usable bytes of blocks from this size on are read at once, because their pages may be gone after the next call.
 const LARGE: u64 = 32 << 10;
 
-/// Makes a call, and writes it down. `size`: what was asked for, where a block of that size is the result.
+/// Make a call and record it. `size`: the requested bytes, if the result is a block of that size.
 #[inline(always)]
 fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl FnOnce(T) -> Event) -> T {
     match turn::take() {
@@ -61,7 +61,7 @@ fn recorded<T: Copy>(call: impl FnOnce() -> T, size: Option<u64>, event: impl Fn
 #[no_mangle]
 pub unsafe extern "C" fn malloc(size: usize) -> Address {
     let function = behind!(MALLOC, real::early(size));
-    // SAFETY: the caller's promise, here and in all that follow.
+    // SAFETY: the caller guarantees the arguments, here and below.
     let call = || unsafe { typed::<real::malloc>(function)(size) };
     recorded(call, Some(size as u64), |result| Event::Malloc { size: size as u64, result: result as u64 })
 }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn free(address: Address) {
 /// As free(3).
 #[no_mangle]
 pub unsafe extern "C" fn cfree(address: Address) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the argument.
     unsafe { free(address) }
 }
 
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn cfree(address: Address) {
 #[no_mangle]
 pub unsafe extern "C" fn realloc(address: Address, size: usize) -> Address {
     if let Some(before) = real::early_size(address) {
-        // SAFETY: a new block, and one of ours.
+        // SAFETY: a new block, and one from `early`.
         return unsafe {
             let found = malloc(size);
             if !found.is_null() {
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn realloc(address: Address, size: usize) -> Address {
 #[no_mangle]
 pub unsafe extern "C" fn reallocarray(address: Address, count: usize, each: usize) -> Address {
     match count.checked_mul(each) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the arguments.
         Some(size) => unsafe { realloc(address, size) },
         None => {
             // SAFETY: each thread has one.
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn posix_memalign(place: *mut Address, alignment: usize, s
     };
     let (status, found) = recorded(call, Some(size as u64), |(_, result)| aligned(size, alignment, result));
     if status == 0 {
-        // SAFETY: the caller's place.
+        // SAFETY: the caller's place for the result.
         unsafe { place.write(found) };
     }
     status
@@ -213,7 +213,8 @@ pub unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
     recorded(call, None, |_| Event::Trim { pad: pad as u64 })
 }
 
-/// Mappings that an allocator makes in the middle of a call are its own, and are not written down.
+/// Make a mapping and record it. Mappings that an allocator makes in the middle of a call are its own, and are not
+/// recorded.
 #[inline(always)]
 fn recorded_mapping(call: impl FnOnce() -> i64, event: impl FnOnce(u64) -> Event) -> i64 {
     match turn::take() {
@@ -240,7 +241,7 @@ pub unsafe extern "C" fn mmap(
     descriptor: c_int,
     offset: libc::off_t,
 ) -> Address {
-    // SAFETY: the caller's promise, here and in the two that follow.
+    // SAFETY: the caller guarantees the arguments, here and in the next two functions.
     let call = || unsafe { libc::syscall(libc::SYS_mmap, address, size, protection, flags, descriptor, offset) };
     let event = |result| Event::Mmap { size: size as u64, protection: protection as u32, flags: flags as u32, result };
     recorded_mapping(call, event) as usize as Address
@@ -257,7 +258,7 @@ pub unsafe extern "C" fn mmap64(
     descriptor: c_int,
     offset: libc::off_t,
 ) -> Address {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the arguments.
     unsafe { mmap(address, size, protection, flags, descriptor, offset) }
 }
 
@@ -270,7 +271,7 @@ pub unsafe extern "C" fn munmap(address: Address, size: usize) -> c_int {
 }
 
 /// # Safety
-/// As mremap(2); the fifth argument is read only where the flags ask for it, as it may not be there.
+/// As mremap(2). The fifth argument only counts if the flags ask for it, because it may not have been passed.
 #[no_mangle]
 pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flags: c_int, new: Address) -> Address {
     let call = || unsafe { libc::syscall(libc::SYS_mremap, old, old_size, size, flags, new) };
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn mremap(old: Address, old_size: usize, size: usize, flag
 #[no_mangle]
 pub unsafe extern "C" fn dlclose(object: Address) -> c_int {
     let function = behind!(CLOSE, -1);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the argument.
     let status = unsafe { typed::<real::dlclose>(function)(object) };
     stacks::UNLOADED.store(true, core::sync::atomic::Ordering::Relaxed);
     status

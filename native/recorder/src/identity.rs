@@ -1,11 +1,11 @@
-//! Who a process is, in words, at the head of its file.
+//! The identity of a process, as text in the header of its file.
 
 use crate::real;
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use gdbheap_calls::header;
 
-/// What of the environment shapes an allocator.
+/// The environment variables that influence an allocator.
 const SHAPING: [&core::ffi::CStr; 9] = [
     c"GLIBC_TUNABLES",
     c"MALLOC_ARENA_MAX",
@@ -18,17 +18,18 @@ const SHAPING: [&core::ffi::CStr; 9] = [
     c"LD_PRELOAD",
 ];
 
-/// Who this process is, as NAME=VALUE behind one another: its program, its words, what shapes its allocator.
+/// Write the identity of this process as consecutive NAME=VALUE strings: its program, its allocator, the variables, and
+/// its command line.
 pub(crate) fn describe(header: *mut u8) {
     let mut text = Text { at: header::TEXT_AT, header };
     text.push(b"exe=");
     let mut path = [0u8; 1024];
-    // SAFETY: into our own memory.
+    // SAFETY: reads into memory of this function.
     let got = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr() as *mut _, path.len()) };
     text.push(&path[..got.max(0) as usize]);
     text.push(b"\0malloc=");
     let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
-    // SAFETY: it fills in what it is given; names stay as long as the object.
+    // SAFETY: the call fills in what it is given; names live as long as the object.
     unsafe {
         let function = real::MALLOC.get().unwrap_or(null_mut());
         if libc::dladdr(function as *const c_void, &mut found) != 0 && !found.dli_fname.is_null() {
@@ -52,7 +53,7 @@ pub(crate) fn describe(header: *mut u8) {
     text.push_file(c"/proc/self/cmdline");
 }
 
-/// Text in the header, as much of it as there is room for.
+/// A text in the header. What does not fit is dropped.
 struct Text {
     at: usize,
     header: *mut u8,
@@ -68,7 +69,7 @@ impl Text {
 
     fn push_file(&mut self, path: &core::ffi::CStr) {
         let room = (header::SIZE - 2).saturating_sub(self.at);
-        // SAFETY: into the header; the descriptor is our own.
+        // SAFETY: reads into the header; the descriptor is our own.
         unsafe {
             let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
             if file >= 0 {

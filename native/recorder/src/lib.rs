@@ -1,8 +1,8 @@
-//! A library that a program is started with (LD_PRELOAD): it writes down each call of the allocator in a file of its own for
-//! each process, below the folder that GDBHEAP_CALLS names.
+//! A library that is preloaded into a program (LD_PRELOAD). It records each allocator call in one file per process, in
+//! the folder that GDBHEAP_CALLS names.
 //!
-//! It starts no thread, allocates nothing, and keeps all that changes in memory that a forked child finds empty. The
-//! program's own calls go on to whoever would have served them.
+//! It starts no thread and allocates nothing. All data that changes is in memory that is empty in a forked child. The
+//! program's calls are passed on to the functions that would have served them.
 
 mod file;
 mod hooks;

@@ -1,37 +1,37 @@
-//! The lock under which a call is made and written down.
+//! The lock under which a call is made and recorded.
 
 use crate::state::State;
 use crate::system;
 use core::sync::atomic::{compiler_fence, Ordering};
 
-/// How long a thread pauses before it looks again whether the lock is free.
+/// How long a thread pauses before it checks again whether the lock is free.
 const PAUSES: [u32; 8] = [1, 1, 2, 2, 3, 3, 4, 4];
-/// So many turns of others while one waited mean that the lock is hardly ever free: taking it in turn would cost each call
-/// more than the call itself, as all that is written moves from one processor to the other. One thread sleeps, and the other
-/// goes on for a while.
+/// After this many acquisitions by other threads the lock is considered contended. Taking turns would then cost each
+/// call more than the call itself, because all data that is written moves from one processor to the other. So one
+/// thread sleeps, and the other continues for BURST calls.
 const MANY_TURNS: u64 = 4;
 const BURST: u64 = 3000;
 
-/// The lock, until this goes.
+/// The lock, held until this is dropped.
 pub(crate) struct Own {
     pub(crate) state: &'static State,
     pub(crate) me: u64,
     pub(crate) is_alone: bool,
 }
 
-/// The lock of a state that no other thread uses; false where this thread has it.
+/// Take the lock of a state that no other thread uses. Return false if this thread has it already.
 #[inline(always)]
 pub(crate) fn take_alone(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
         return false;
     }
     system::set(&state.lock, me);
-    // A signal handler may come between any two instructions.
+    // A signal handler may run between any two instructions.
     compiler_fence(Ordering::SeqCst);
     true
 }
 
-/// Waits for the lock; false where this thread has it.
+/// Wait for the lock. Return false if this thread has it already.
 #[cold]
 pub(crate) fn wait(state: &State, me: u64) -> bool {
     if system::get(&state.lock) == me {
@@ -52,8 +52,8 @@ pub(crate) fn wait(state: &State, me: u64) -> bool {
     }
 }
 
-/// Until somebody who has let go of the lock so many times wakes this thread, or for a moment: whoever lets go of it may not
-/// have seen yet that somebody sleeps, or make no more calls.
+/// Sleep until the owner of the lock has released it `turns` times and wakes this thread, or for a moment: the owner
+/// may not have seen yet that a thread sleeps, or may make no more calls.
 fn sleep(state: &State, turns: u64) {
     if state.sleepers.fetch_add(1, Ordering::SeqCst) == 0 {
         system::set(&state.wake_in, turns);
@@ -65,7 +65,7 @@ fn sleep(state: &State, turns: u64) {
     state.sleepers.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Somebody sleeps.
+/// Count down the turns, and wake a sleeping thread when none is left.
 #[cold]
 fn wake(state: &State) {
     match system::get(&state.wake_in) {

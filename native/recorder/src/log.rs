@@ -1,4 +1,4 @@
-//! What is written down of each call, and of those that handlers make in the middle of another.
+//! Recording calls, including those that signal handlers make in the middle of another call.
 
 use crate::lock::Own;
 use crate::order::{is_by_time, ticks};
@@ -12,15 +12,15 @@ use gdbheap_calls::header::{self, word};
 use gdbheap_calls::waiting::{self, Waiting};
 use gdbheap_calls::Event;
 
-/// Writes down a call that was made, in the order in which it was: what handlers did until it had been made comes before it,
-/// and what they do meanwhile after it.
+/// Record a call in its order: calls of handlers up to its end come before it, later ones after it.
 #[inline(always)]
 pub(crate) fn write(own: &Own, event: Event, begun: u64) {
     write_block(own, event, begun, 0, false);
 }
 
-/// The same for a call that gives a block of `size` bytes. What can be used of it stands in front of the block, where malloc
-/// has only just written: to read that now would be to wait for it, so it is read when the next call comes, or `at_once`.
+/// Record a call that returns a block of `size` bytes. The usable bytes are stored before the block, where malloc has
+/// just written; reading them now would mean waiting for memory. So they are read at the next call, or now if
+/// `at_once`.
 #[inline(always)]
 pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_once: bool) {
     compiler_fence(Ordering::SeqCst);
@@ -40,8 +40,8 @@ pub(crate) fn write_block(own: &Own, event: Event, begun: u64, size: u64, at_onc
     write_waiting(own);
 }
 
-/// With its time, in the same stage, where calls are ordered by it. A block is there from the end of a call on, and gone from
-/// its beginning on; both matter where realloc moves one.
+/// Append an event, with its time in the same stage if calls are ordered by time. A block exists from the end of its
+/// allocating call, and is gone from the beginning of its freeing call; both matter if realloc moves a block.
 #[inline(always)]
 fn append_timed(own: &Own, event: Event, begun: u64) {
     if !is_by_time() {
@@ -63,17 +63,18 @@ fn append_timed(own: &Own, event: Event, begun: u64) {
     put(owned, event);
 }
 
-/// A handler that interrupts a call of its own thread is to free blocks only once it is known what could be used of them.
+/// Read the usable bytes of the last block before a handler, which interrupts a call of its thread, may free that
+/// block.
 #[cold]
 pub(crate) fn settle_for_owner(state: &State) {
-    // SAFETY: the thread has the lock, and goes on after the handler.
+    // SAFETY: the thread has the lock, and continues after the handler.
     let owned = unsafe { state.own() };
     if owned.given != 0 && owned.settled == 0 {
         owned.settled = usable(owned.given);
     }
 }
 
-/// Writes down what handlers did, all of it.
+/// Write all calls that handlers made.
 #[inline(always)]
 pub(crate) fn write_waiting(own: &Own) {
     write_waiting_until(own, u64::MAX);
@@ -85,7 +86,7 @@ fn waiting_count(own: &Own) -> u64 {
     system::get(unsafe { &*own.state.own().word_at(word::WAITING) })
 }
 
-/// As far as there are so many.
+/// Write the calls that handlers made, up to the number `end`.
 #[inline(always)]
 fn write_waiting_until(own: &Own, end: u64) {
     compiler_fence(Ordering::SeqCst);
@@ -125,7 +126,7 @@ fn write_each_waiting(own: &Own, end: u64) {
     }
 }
 
-/// Keeps a call of a signal handler that interrupts another one of this thread; that may itself be one of these.
+/// Keep a call of a signal handler that interrupts another call of this thread, or another such handler.
 #[cold]
 pub(crate) fn keep_waiting(state: &State, event: Event, usable: Option<u64>) {
     let Some(words) = waiting::to_words(event, usable) else { return };

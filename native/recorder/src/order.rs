@@ -1,4 +1,5 @@
-//! Which order the calls of several threads have in the log: that in which they took the lock, or that of the clock.
+//! The order of the calls of several threads in the log: that in which they took the lock, or that of the processor's
+//! clock.
 
 use crate::system;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -7,22 +8,22 @@ const ORDER: &core::ffi::CStr = c"GDBHEAP_CALLS_ORDER";
 
 static BY_TIME: AtomicBool = AtomicBool::new(false);
 
-/// Keeps what the environment says, which a program may change.
+/// Keep what the environment says, because a program may change it.
 pub(crate) fn learn() {
-    // SAFETY: the environment is there before any constructor.
+    // SAFETY: the environment exists before any constructor.
     unsafe {
         let order = libc::getenv(ORDER.as_ptr());
         BY_TIME.store(!order.is_null() && libc::strcmp(order, c"time".as_ptr()) == 0, Ordering::Relaxed);
     }
 }
 
-/// Whether the order of calls is that of the processor's clock, and each thread has a lane of its own.
+/// Return whether calls are ordered by the processor's clock, with a separate lane for each thread.
 #[inline(always)]
 pub(crate) fn is_by_time() -> bool {
     BY_TIME.load(Ordering::Relaxed)
 }
 
-/// The time, where calls are ordered by it.
+/// Return the time, if calls are ordered by it, else 0.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     if is_by_time() {

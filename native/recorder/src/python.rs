@@ -1,8 +1,9 @@
-//! Python's own allocator: functions around those that it has, which pass every call on and write it down. What pymalloc
-//! does stays the same, as it would not with PYTHONMALLOC=malloc.
+//! Python's own allocator: wrappers of its functions that pass on and record every call. pymalloc works as before,
+//! which it would not with PYTHONMALLOC=malloc.
 //!
-//! They are put there before the program's main(), when nothing has been allocated yet. An interpreter that chooses its
-//! allocator itself (PYTHONMALLOC, -X dev) takes them out again, and is not seen; neither is one that is loaded later.
+//! They are installed before the program's main(), when nothing was allocated yet. An interpreter that chooses its
+//! allocator itself (PYTHONMALLOC, -X dev) removes them again, and is not recorded; neither is an interpreter that is
+//! loaded later.
 
 use crate::log;
 use crate::order::ticks;
@@ -14,13 +15,13 @@ use core::ffi::{c_int, CStr};
 use core::ptr::null_mut;
 use gdbheap_calls::Event;
 
-/// Set where Python's calls are wanted.
+/// Set if Python's calls are wanted.
 const WANTED: &CStr = c"GDBHEAP_CALLS_OF_PYTHON";
-/// What only an interpreter without a GIL exports: its threads allocate at the same time, and the order of its calls is not
-/// known (Include/refcount.h, 3.13 and later).
+/// A symbol that only an interpreter without a GIL exports: its threads allocate at the same time, so the order of its
+/// calls is unknown (Include/refcount.h, 3.13 and later).
 const WITHOUT_GIL: &CStr = c"_Py_MergeZeroLocalRefcount";
 
-/// PyMemAllocatorEx, the same since 3.5 (Include/cpython/pymem.h).
+/// PyMemAllocatorEx, unchanged since 3.5 (Include/cpython/pymem.h).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Allocator {
@@ -31,7 +32,7 @@ struct Allocator {
     free: unsafe extern "C" fn(Address, Address),
 }
 
-/// PyMem_GetAllocator and PyMem_SetAllocator.
+/// The type of PyMem_GetAllocator and PyMem_SetAllocator.
 type Exchange = unsafe extern "C" fn(c_int, *mut Allocator);
 
 /// PYMEM_DOMAIN_MEM and PYMEM_DOMAIN_OBJ. The third domain is malloc itself.
@@ -46,7 +47,7 @@ static BEHIND: [Behind; 2] = [const { Behind(UnsafeCell::new(None)) }; 2];
 #[link_section = ".init_array"]
 static AT_START: extern "C" fn() = at_start;
 
-/// Called after the libraries that the program needs have been relocated, and before main().
+/// Install the wrappers. Called after the libraries that the program needs have been relocated, and before main().
 extern "C" fn at_start() {
     // SAFETY: names end with a zero byte.
     let function = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -58,7 +59,7 @@ extern "C" fn at_start() {
         return;
     }
     for (domain, behind) in DOMAINS.into_iter().zip(&BEHIND) {
-        // SAFETY: both are what their names say; the interpreter copies what it is handed.
+        // SAFETY: both functions have the types of their names; the interpreter copies what it is passed.
         unsafe {
             let mut found = core::mem::MaybeUninit::<Allocator>::zeroed();
             typed::<Exchange>(get)(domain, found.as_mut_ptr());
@@ -73,11 +74,11 @@ extern "C" fn at_start() {
 /// `context` is what `at_start` has set.
 #[inline(always)]
 unsafe fn behind(context: Address) -> Option<&'static Allocator> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees it.
     unsafe { (*(context as *const Option<Allocator>)).as_ref() }
 }
 
-/// After the call, whose own calls of malloc come before it: all of a thread that has the GIL, which it keeps meanwhile.
+/// Record a call after it was made; its own calls of malloc come before it. The thread holds the GIL meanwhile.
 #[inline(always)]
 fn write(event: Event) {
     match turn::take() {
@@ -87,7 +88,7 @@ fn write(event: Event) {
 }
 
 unsafe extern "C" fn malloc(context: Address, size: usize) -> Address {
-    // SAFETY: Python's promise, here and below.
+    // SAFETY: Python guarantees the arguments, here and below.
     let Some(behind) = (unsafe { behind(context) }) else { return null_mut() };
     let result = unsafe { (behind.malloc)(behind.context, size) };
     write(Event::PythonMalloc { size: size as u64, result: result as u64 });

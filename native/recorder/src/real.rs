@@ -1,4 +1,4 @@
-//! The functions behind ours: those of the next object that has them.
+//! The functions that the hooks replace: those of the next object that defines them.
 
 use crate::system;
 use core::ffi::{c_char, c_int, c_void};
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) type Address = *mut c_void;
 
-/// One function; null until it has been looked up, and where there is none.
+/// One function. Null until it was looked up, and if there is none.
 pub(crate) struct Function(AtomicPtr<c_void>, &'static [u8]);
 
 impl Function {
@@ -65,14 +65,14 @@ mod named {
 }
 pub(crate) use named::*;
 
-/// A function as what it is.
+/// Return a function with its type.
 ///
 /// # Safety
 /// `F` is the type of the function at that address.
 #[inline(always)]
 pub(crate) unsafe fn typed<F: Copy>(function: Address) -> F {
     assert_size::<F>();
-    // SAFETY: the caller's promise; both are of one size.
+    // SAFETY: the caller guarantees the type; both have the same size.
     unsafe { core::mem::transmute_copy::<Address, F>(&function) }
 }
 
@@ -80,11 +80,11 @@ const fn assert_size<F>() {
     assert!(core::mem::size_of::<F>() == core::mem::size_of::<Address>());
 }
 
-/// The thread that looks the functions up; its own calls meanwhile are served from `EARLY`.
+/// The thread that looks the functions up. Its own calls meanwhile are served from `EARLY`.
 static LOOKING: AtomicU64 = AtomicU64::new(0);
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the functions are known; looks them up at the first call. False for calls that looking them up makes itself.
+/// Return whether the functions are known. The first call looks them up. False for calls that the look-up itself makes.
 #[cold]
 pub(crate) fn look_up() -> bool {
     let me = system::thread_pointer();
@@ -112,11 +112,11 @@ pub(crate) fn look_up() -> bool {
 
 static SINGLE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
-/// Whether the process has had one thread all the time, as glibc 2.32 and later say.
+/// Return whether the process has always had one thread, as glibc 2.32 and later report.
 #[inline(always)]
 pub(crate) fn is_single_threaded() -> bool {
     let flag = SINGLE.load(Ordering::Relaxed);
-    // SAFETY: libc's own variable, which it never unmaps.
+    // SAFETY: a variable of libc's, which it never unmaps.
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
 }
 
@@ -125,12 +125,12 @@ const ALIGNMENT: usize = 16;
 
 #[repr(align(16))]
 struct Early(core::cell::UnsafeCell<[u8; EARLY_BYTES]>);
-// SAFETY: pieces are handed out by an atomic counter, each once.
+// SAFETY: an atomic counter hands out each piece once.
 unsafe impl Sync for Early {}
 static EARLY: Early = Early(core::cell::UnsafeCell::new([0; EARLY_BYTES]));
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Zeroed memory for calls before the functions are known, with its size in front; it is never given back.
+/// Allocate zeroed memory for calls before the functions are known, with its size before it. It is never freed.
 #[cold]
 pub(crate) fn early(size: usize) -> Address {
     let Some(whole) = size.checked_add(2 * ALIGNMENT - 1).map(|size| size & !(ALIGNMENT - 1)) else {
@@ -140,7 +140,7 @@ pub(crate) fn early(size: usize) -> Address {
     if at.saturating_add(whole) > EARLY_BYTES {
         return null_mut();
     }
-    // SAFETY: within the block, and nobody else has this piece.
+    // SAFETY: within the block, and nothing else has this piece.
     unsafe {
         let start = (EARLY.0.get() as *mut u8).add(at);
         (start as *mut usize).write(size);
@@ -148,10 +148,10 @@ pub(crate) fn early(size: usize) -> Address {
     }
 }
 
-/// The size of a block that `early` gave; None for any other.
+/// Return the size of a block from `early`; None for any other block.
 #[inline(always)]
 pub(crate) fn early_size(address: Address) -> Option<usize> {
     let distance = (address as usize).wrapping_sub(EARLY.0.get() as usize);
-    // SAFETY: the size stands in front.
+    // SAFETY: the size is stored before the block.
     (distance < EARLY_BYTES).then(|| unsafe { ((address as usize - ALIGNMENT) as *const usize).read() })
 }

@@ -1,4 +1,5 @@
-//! The stage that is current: room in it, events put into it, and what is said of the time, of threads and of blocks between them.
+//! The current stage: its room, the events written into it, and the information about time, threads and blocks between
+//! them.
 
 use crate::file;
 use crate::lock::Own;
@@ -11,30 +12,30 @@ use core::sync::atomic::{compiler_fence, AtomicI32, Ordering};
 use gdbheap_calls::header::word;
 use gdbheap_calls::{encode, usual_size, Event, MAX_EVENT, STAGE};
 
-/// How many events come between two of time.
+/// The number of events between two events of time.
 const TIME_EVERY: u32 = 256;
-/// What a call may take: what is said of its thread, of the time, of its block, and itself, and the end of the stage.
+/// The most bytes of a call: its thread, the time, its block, the call itself, and the end of the stage.
 const ROOM: usize = 6 * MAX_EVENT + 1;
 
-/// The key whose destructor tells of a thread's end; below 0 without one.
+/// The key whose destructor reports the end of a thread; negative if there is none.
 static KEY: AtomicI32 = AtomicI32::new(-1);
 
-/// Room for an event of `part`'s, with room behind it for a call. None where nothing can be written any more.
+/// Return room for an event of `part`, with room for a call after it. None if nothing can be written any more.
 #[allow(clippy::mut_from_ref)]
 pub(crate) fn room(own: &Own, size: usize) -> Option<&mut [u8]> {
     if !has_room(own, size) {
         return None;
     }
-    // SAFETY: `own` has the lock; the stage is mapped, and has room.
+    // SAFETY: `own` has the lock; the stage is mapped and has room.
     Some(unsafe {
         let owned = own.state.own();
         core::slice::from_raw_parts_mut(owned.stage.add(owned.used), size)
     })
 }
 
-/// What was put into `room` counts from now on: its first byte comes last.
+/// Complete an event that was written into `room`. Its first byte is written last.
 pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
-    // SAFETY: within the room, and behind it is room for a call.
+    // SAFETY: within the room, after which there is room for a call.
     unsafe {
         let owned = own.state.own();
         owned.stage.add(owned.used + used).write(0);
@@ -44,7 +45,7 @@ pub(crate) fn written(own: &Own, (first, used): (u8, usize)) {
     }
 }
 
-/// Says what can be used of the block that was given last, where that is not what most have.
+/// Record the usable bytes of the last returned block, if they are not the usual ones.
 #[inline(always)]
 pub(crate) fn settle(own: &Own) {
     // SAFETY: `own` has the lock.
@@ -58,7 +59,7 @@ pub(crate) fn settle(own: &Own) {
     }
 }
 
-/// What a handler read before it made a call of its own, which may have freed the block, is as good or better.
+/// Record unusual usable bytes. What a handler read before its own call, which may have freed the block, is preferred.
 #[cold]
 fn write_unusual(own: &Own, found: Option<u64>) {
     // SAFETY: `own` has the lock.
@@ -74,7 +75,7 @@ fn write_unusual(own: &Own, found: Option<u64>) {
     }
 }
 
-/// What can be used of a block of that size, where it is not what most have.
+/// Return the usable bytes of a block of that size, if they are not the usual ones.
 #[inline(always)]
 pub(crate) fn unusual(block: u64, size: u64) -> Option<u64> {
     if block == 0 {
@@ -95,17 +96,17 @@ pub(crate) fn usable(block: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn append(own: &Own, event: Event) {
     if has_room(own, 0) {
-        // SAFETY: `own` has the lock, and nobody holds another reference.
+        // SAFETY: `own` has the lock, and nothing else has a reference.
         let owned = unsafe { own.state.own() };
         owned.events += 1;
         put(owned, event);
     }
 }
 
-/// Whether a call can be written down: there is room for all that belongs to it, and `more`, and it is known whose it is.
+/// Return whether a call can be recorded: there is room for all of its events and `more`, and its thread is recorded.
 #[inline(always)]
 pub(crate) fn has_room(own: &Own, more: usize) -> bool {
-    // SAFETY: `own` has the lock, and nobody holds another reference.
+    // SAFETY: `own` has the lock, and nothing else has a reference.
     let owned = unsafe { own.state.own() };
     let is_ready = owned.used + ROOM + more <= STAGE && owned.thread == own.me && owned.events < TIME_EVERY;
     is_ready || prepare(own, owned, more)
@@ -113,11 +114,11 @@ pub(crate) fn has_room(own: &Own, more: usize) -> bool {
 
 #[inline(always)]
 pub(crate) fn put(owned: &mut Owned, event: Event) {
-    // SAFETY: the stage is mapped, and has room (`append`).
+    // SAFETY: the stage is mapped and has room (`append`).
     let room = unsafe { &mut *(owned.stage.add(owned.used) as *mut [u8; MAX_EVENT]) };
     let (first, used) = encode(event, &mut owned.last, room);
-    // The rest before the first byte: what is killed here leaves whole events.
-    // SAFETY: as above. What follows is of a stage that was here before.
+    // Everything else is written before the first byte, so that a kill here leaves whole events.
+    // SAFETY: as above. The bytes after it are from an earlier stage in this slot.
     unsafe { owned.stage.add(owned.used + used).write(0) };
     compiler_fence(Ordering::SeqCst);
     // SAFETY: as above.
@@ -125,7 +126,8 @@ pub(crate) fn put(owned: &mut Owned, event: Event) {
     owned.used += used;
 }
 
-/// Room, the time, and whose calls follow. False where nothing can be written any more.
+/// Make room, and record the time and the thread of the following calls. Return false if nothing can be written any
+/// more.
 #[cold]
 fn prepare(own: &Own, owned: &mut Owned, more: usize) -> bool {
     let _kept = system::KeptErrno::new();
@@ -150,7 +152,7 @@ fn switch(me: u64, owned: &mut Owned) {
         owned.forget_ended();
     }
     let (Some(process), Some(thread)) = (state::process(), owned.thread_of(me)) else { return };
-    // A new thread may have the memory of one that has ended; the kernel is asked for as little as that takes.
+    // A new thread may have the memory of one that has ended; the kernel is only asked for the id if that is possible.
     if thread.pointer == me && (!thread.has_ended || thread.tid == system::thread_id()) {
         let number = thread.number;
         return put(owned, Event::Switch { thread: number });
@@ -162,16 +164,16 @@ fn switch(me: u64, owned: &mut Owned) {
     arm(1);
 }
 
-/// Has `at_end` called when this thread ends.
+/// Have `at_end` called when this thread ends.
 pub(crate) fn arm(round: usize) {
     let key = KEY.load(Ordering::Relaxed);
     if key >= 0 {
-        // SAFETY: the key was made by `watch_ends`. A call that this makes is a nested one.
+        // SAFETY: `watch_ends` created the key. A call of the allocator that this makes is a nested one.
         unsafe { libc::pthread_setspecific(key as libc::pthread_key_t, round as *const c_void) };
     }
 }
 
-/// A call that cannot be written down. Nothing where there is no file to say so in.
+/// Count a call that cannot be recorded, if there is a file with a header.
 #[cold]
 pub(crate) fn lose() {
     let Some(state) = state::process().and_then(state_of_thread) else { return };
@@ -184,7 +186,7 @@ pub(crate) fn lose() {
     }
 }
 
-/// Where the calls of this thread are written; it is only looked at.
+/// Return the state into which the calls of this thread are written, only to look at it.
 pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static State> {
     match is_by_time() {
         true => process.lane_of(system::thread_pointer()),
@@ -192,11 +194,12 @@ pub(crate) fn state_of_thread(process: &'static Process) -> Option<&'static Stat
     }
 }
 
-/// Has `at_end` called in each round of destructors of each thread that ends from now on, with the round's number.
+/// Have `at_end` called in each round of destructors of each thread that ends from now on, with the number of the
+/// round.
 pub(crate) fn watch_ends(at_end: extern "C" fn(*mut c_void)) {
     if KEY.load(Ordering::Relaxed) < 0 {
         let mut key: libc::pthread_key_t = 0;
-        // SAFETY: the destructor outlives all threads: this library is never unloaded.
+        // SAFETY: the destructor outlives all threads, because this library is never unloaded.
         if unsafe { libc::pthread_key_create(&mut key, Some(at_end)) } == 0 {
             KEY.store(key as i32, Ordering::Relaxed);
         }

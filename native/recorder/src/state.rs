@@ -1,4 +1,5 @@
-//! All that changes while calls are recorded: in memory that a forked child finds empty, so that it begins a file of its own.
+//! All data that changes while calls are recorded. It is in memory that is empty in a forked child, so that the child
+//! begins its own file.
 
 use crate::system;
 use core::cell::UnsafeCell;
@@ -9,7 +10,7 @@ use gdbheap_calls::Last;
 
 pub(crate) const NEW: u64 = 0;
 pub(crate) const RECORDING: u64 = 1;
-/// Nothing is written down in this process any more: there is no folder, or no room.
+/// Nothing is recorded in this process any more: there is no folder, or no room.
 pub(crate) const OFF: u64 = 2;
 
 const MAX_THREADS: usize = 4096;
@@ -23,21 +24,21 @@ pub(crate) struct Thread {
     pub(crate) has_ended: bool,
 }
 
-/// Zero bytes are a valid state: a process that has not begun yet.
+/// The state of a process or a lane. Zero bytes are valid: it has not begun yet.
 #[repr(C)]
 pub(crate) struct State {
-    /// The thread pointer of who is in a call.
+    /// The thread pointer of the thread that is in a call.
     pub(crate) lock: AtomicU64,
     pub(crate) mode: AtomicU64,
-    /// How often the lock was let go of, while there were several threads.
+    /// How often the lock was released, while there were several threads.
     pub(crate) turns: AtomicU64,
-    /// Threads that sleep until they get the lock, and after how many turns one of them is woken.
+    /// The number of threads that sleep until they get the lock, and after how many turns one of them is woken.
     pub(crate) sleepers: AtomicU64,
     pub(crate) wake_in: AtomicU64,
     own: UnsafeCell<Own>,
 }
 
-/// What only the thread that has the lock touches.
+/// The part that only the owner of the lock uses.
 pub(crate) struct Own {
     pub(crate) header: *mut u64,
     pub(crate) slots: *mut u8,
@@ -45,57 +46,59 @@ pub(crate) struct Own {
     pub(crate) used: usize,
     pub(crate) stages: u64,
     pub(crate) last: Last,
-    /// The block that was given last, what was asked for, and what a handler found that can be used of it; 0 without one.
+    /// The last returned block, its requested bytes, and its usable bytes if a handler has read them; 0 if there is
+    /// none.
     pub(crate) given: u64,
     pub(crate) given_size: u64,
     pub(crate) settled: u64,
-    /// Whose call was written last.
+    /// The thread whose call was written last.
     pub(crate) thread: u64,
     pub(crate) events: u32,
     pub(crate) descriptor: i32,
     pub(crate) pid: u32,
     pub(crate) began: u64,
-    /// Every how many bytes a stack is recorded, 0 for none; bytes to the next one, and what that follows from.
+    /// A stack is recorded every `mean` bytes, 0 for never; the bytes to the next one; and the state of the random
+    /// numbers.
     pub(crate) mean: u64,
     pub(crate) countdown: u64,
     pub(crate) random: u64,
-    /// What `stacks` keeps between two of them.
+    /// The data of `stacks`, kept between two stacks.
     pub(crate) stacks: *mut c_void,
-    /// The threads whose calls are written here, and how many can be.
+    /// The threads whose calls are written here, and the size of the table.
     threads: *mut Thread,
     count: usize,
 }
 
-// SAFETY: `own` belongs to whoever has the lock.
+// SAFETY: `own` belongs to the owner of the lock.
 unsafe impl Sync for State {}
-// SAFETY: its threads belong to whoever has the lock of `all`.
+// SAFETY: its threads belong to the owner of the lock of `all`.
 unsafe impl Sync for Process {}
 
 impl State {
-    /// What belongs to the thread that has the lock.
+    /// Return the part that belongs to the owner of the lock.
     ///
     /// # Safety
     /// The caller has the lock, and no other reference to it.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn own(&self) -> &mut Own {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         unsafe { &mut *self.own.get() }
     }
 }
 
 impl Own {
-    /// A word of the header.
+    /// Return the address of a word of the header.
     pub(crate) fn word_at(&self, place: usize) -> *const AtomicU64 {
         self.header.wrapping_add(place) as *const AtomicU64
     }
 
     fn threads(&mut self) -> &mut [Thread] {
-        // SAFETY: the table is as long, and is made before the first thread is looked for.
+        // SAFETY: the table has that length, and is created before the first thread is looked up.
         unsafe { core::slice::from_raw_parts_mut(self.threads, self.count) }
     }
 
-    /// The thread's entry; a new one without a number where it is not known.
+    /// Return the entry of a thread; a new one without a number if the thread is unknown.
     pub(crate) fn thread_of(&mut self, pointer: u64) -> Option<&mut Thread> {
         let (start, count) = ((pointer >> 6) as usize, self.count);
         let threads = self.threads();
@@ -105,12 +108,13 @@ impl Own {
         Some(&mut threads[place])
     }
 
-    /// Forgets all threads that have ended, where there are too many. Not by a copy on the program's stack, which may be small.
+    /// Forget all threads that have ended, when there are too many. The copy is not on the program's stack, which may
+    /// be small.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_ended(&mut self) {
         let Some(table) = memory::<[Thread; MAX_THREADS]>(libc::MADV_DONTFORK) else { return };
-        // SAFETY: new memory of zero bytes, which are valid, and only ours.
+        // SAFETY: new memory of zero bytes, which are valid, and which only this uses.
         let all = unsafe { &mut (&mut *table)[..self.count] };
         all.copy_from_slice(self.threads());
         self.threads().fill(Thread { pointer: 0, number: 0, tid: 0, has_ended: false });
@@ -119,21 +123,21 @@ impl Own {
                 *place = *thread;
             }
         }
-        // SAFETY: nobody refers to it any more.
+        // SAFETY: nothing refers to it any more.
         unsafe { libc::syscall(libc::SYS_munmap, table, core::mem::size_of::<[Thread; MAX_THREADS]>()) };
     }
 }
 
-/// What there is once in a process. Zero bytes are valid, as they are in all that it holds.
+/// The data that exists once per process. Zero bytes are valid, for it and for everything in it.
 #[repr(C)]
 pub(crate) struct Process {
-    /// Where all threads write, unless each has a lane of its own.
+    /// The state into which all threads write, unless each has its own lane.
     all: State,
     threads: UnsafeCell<[Thread; MAX_THREADS]>,
     lanes: [Entry; MAX_LANES],
-    /// Numbers that were given to threads.
+    /// The number of thread numbers that were assigned.
     pub(crate) numbers: AtomicU64,
-    /// When the first of its files began, and the parent as its header has it.
+    /// When the first of its files began, and the parent's identity as in the header.
     pub(crate) began: AtomicU64,
     pub(crate) parent: [AtomicU64; 3],
 }
@@ -144,7 +148,7 @@ struct Entry {
     lane: AtomicPtr<Lane>,
 }
 
-/// Where one thread writes.
+/// The state into which one thread writes.
 #[repr(C)]
 struct Lane {
     state: State,
@@ -152,12 +156,12 @@ struct Lane {
 }
 
 impl Process {
-    /// The state of all threads.
+    /// Return the state of all threads.
     pub(crate) fn state(&'static self) -> &'static State {
         &self.all
     }
 
-    /// The state of a thread's own lane; None where there is no room, or while it is made.
+    /// Return the state of a thread's own lane; None if there is no room, or while it is being created.
     #[inline(always)]
     pub(crate) fn lane_of(&'static self, pointer: u64) -> Option<&'static State> {
         let start = (pointer >> 6) as usize;
@@ -184,7 +188,7 @@ impl Entry {
     fn make(&self) -> Option<&'static State> {
         let _kept = system::KeptErrno::new();
         let lane: *mut Lane = memory(libc::MADV_DONTFORK)?;
-        // SAFETY: new memory of zero bytes, which nobody else knows of.
+        // SAFETY: new memory of zero bytes, which nothing else refers to.
         unsafe {
             let own = (*lane).state.own();
             (own.threads, own.count) = ((*lane).thread.as_mut_ptr(), 1);
@@ -196,7 +200,7 @@ impl Entry {
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 
-/// What there is once, if it was made.
+/// Return the data of the process, if it was created.
 #[inline(always)]
 pub(crate) fn process() -> Option<&'static Process> {
     let found = PROCESS.load(Ordering::Acquire);
@@ -204,26 +208,26 @@ pub(crate) fn process() -> Option<&'static Process> {
     (!found.is_null()).then(|| unsafe { &*found })
 }
 
-/// Makes it; None where the kernel has no memory, or does not know how to empty it in a child (before Linux 4.14).
+/// Create the data of the process; None if the kernel has no memory, or cannot clear it in a child (before Linux 4.14).
 #[cold]
 pub(crate) fn make() -> Option<&'static Process> {
     let _kept = system::KeptErrno::new();
     let found: *mut Process = memory(libc::MADV_WIPEONFORK)?;
-    // Whoever was first: one is enough.
+    // Only the first one is used.
     let _ = PROCESS.compare_exchange(null_mut(), found, Ordering::AcqRel, Ordering::Acquire);
     process()
 }
 
-/// Gives the state of all threads its table; the caller has its lock.
+/// Give the state of all threads its table. The caller has its lock.
 pub(crate) fn give_threads(process: &'static Process, own: &mut Own) {
     (own.threads, own.count) = (process.threads.get() as *mut Thread, MAX_THREADS);
 }
 
-/// New memory for a `T`, of zero bytes. `at_fork`: what becomes of it in a forked child.
+/// Map memory for a `T`, all zeros. `at_fork`: what happens to it in a forked child.
 fn memory<T>(at_fork: core::ffi::c_int) -> Option<*mut T> {
     let size = core::mem::size_of::<T>();
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: new memory, which nobody else knows of.
+    // SAFETY: new memory, which nothing else refers to.
     unsafe {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let address = libc::syscall(libc::SYS_mmap, 0, size, protection, flags, -1, 0) as usize as *mut T;

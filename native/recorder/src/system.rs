@@ -1,18 +1,18 @@
-//! What is asked of the kernel, and of the processor.
+//! Requests to the kernel and to the processor.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The address of the thread's own control block: tells threads apart in one instruction.
+/// Return the address of the thread's control block, which identifies a thread in one instruction.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {
     let pointer: u64;
-    // SAFETY: the x86-64 ABI has the block's own address in its first word.
+    // SAFETY: in the x86-64 ABI the first word of the block is its own address.
     unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }
 
-/// The processor's clock, which is the same on all of them.
+/// Return the processor's clock, which is the same on all cores.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.
@@ -36,13 +36,13 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Waits until somebody calls `wake`, at most 500 us, if the word still has this value.
+/// Wait for `wake`, at most 500 us, if the word still has this value.
 #[cold]
 pub(crate) fn wait(word: &AtomicU64, value: u64) {
     let _kept = KeptErrno::new();
     let low = word.as_ptr() as *const u32;
     let limit = libc::timespec { tv_sec: 0, tv_nsec: 500_000 };
-    // SAFETY: the word outlives the call; x86-64 has its lower half first.
+    // SAFETY: the word outlives the call; on x86-64 its lower half comes first.
     unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, value as u32, &limit) };
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn wake(word: &AtomicU64) {
     unsafe { libc::syscall(libc::SYS_futex, low, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
-/// `errno` as it was, once this goes: the program must not notice our system calls.
+/// Restores `errno` when dropped: the program must not notice the recorder's system calls.
 pub(crate) struct KeptErrno(i32);
 
 impl KeptErrno {
@@ -71,7 +71,7 @@ impl Drop for KeptErrno {
     }
 }
 
-/// Relaxed and plain on x86-64: what only the owner of the lock touches, and signal handlers on its thread.
+/// Read a word. Relaxed, a plain load on x86-64: only the owner of the lock uses it, and signal handlers on its thread.
 #[inline(always)]
 pub(crate) fn get(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)

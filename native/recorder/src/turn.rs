@@ -1,5 +1,5 @@
-//! Whose turn it is: one call at a time is made and written down, so that the log has the order in which they were made. And
-//! where turns begin and end: with a process's first call, in a forked child, with a thread.
+//! Turns: one call at a time is made and recorded, so that the log has the order in which calls were made. Also the
+//! beginning and the end of turns: the first call of a process, a forked child, the end of a thread.
 
 use crate::identity::describe;
 use crate::lock::{take_alone, wait, Own};
@@ -15,20 +15,21 @@ use gdbheap_calls::{Event, STAGE};
 
 const MAX_ENDS: usize = 4;
 
-/// Who this process is to a child that it forks, and the number of the fork.
+/// The identity of this process for a child that it forks, and the number of forks.
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);
-/// In a forked child, until it has begun its file: the number of the fork that made it. 0 for one that was made otherwise.
+/// In a forked child, until it has begun its file: the number of the fork that made it. 0 if it was made in another
+/// way.
 static FORKED: AtomicU64 = AtomicU64::new(0);
 
-/// What is to become of a call.
+/// How to treat a call.
 pub(crate) enum Turn {
-    /// It is recorded.
+    /// Record it.
     Own(Own),
-    /// A signal handler makes it in the middle of another call of this thread: it waits to be written down.
+    /// A signal handler makes it in the middle of another call of this thread: keep it until it can be written.
     Nested(&'static State),
-    /// It is not recorded.
+    /// Do not record it.
     Off,
 }
 
@@ -51,7 +52,8 @@ pub(crate) fn take() -> Turn {
     begun(Own { state, me, is_alone })
 }
 
-/// Nobody waits for anybody: what each thread does is written down by itself, with the time.
+/// Take the lane of this thread. No thread waits for another: the calls of each are recorded separately, with their
+/// times.
 fn take_lane(process: &'static Process, me: u64) -> Turn {
     match process.lane_of(me) {
         Some(state) if take_alone(state, me) => begun(Own { state, me, is_alone: true }),
@@ -78,7 +80,7 @@ fn nested(state: &'static State) -> Turn {
     }
 }
 
-/// The first call of a program.
+/// Take the turn of the first call of a program.
 #[cold]
 fn first() -> Turn {
     order::learn();
@@ -89,7 +91,7 @@ fn first() -> Turn {
     }
 }
 
-/// The first call of a process, or of a thread in its lane, which has the lock.
+/// Begin the first call of a process, or of a thread in its lane. The caller has the lock.
 #[cold]
 fn begin(own: Own) -> Turn {
     if system::get(&own.state.mode) == NEW && !begin_file(&own) {
@@ -101,7 +103,7 @@ fn begin(own: Own) -> Turn {
     }
 }
 
-/// Begins this process's file, or that of a thread's lane.
+/// Begin the file of this process, or of a thread's lane.
 #[cold]
 fn begin_file(own: &Own) -> bool {
     let _kept = system::KeptErrno::new();
@@ -115,7 +117,7 @@ fn begin_file(own: &Own) -> bool {
     owned.began = system::nanoseconds(libc::CLOCK_REALTIME);
     let is_first = process.began.compare_exchange(0, owned.began, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if is_first {
-        // Of the process that this one was forked from, if there is one.
+        // The identity of the process that this one was forked from, if there is one.
         let before = [PID.load(Ordering::Relaxed), BEGAN.load(Ordering::Relaxed), FORKED.swap(0, Ordering::Relaxed)];
         for (place, value) in process.parent.iter().zip(before) {
             system::set(place, if before[0] == 0 { 0 } else { value });
@@ -156,14 +158,15 @@ fn begin_file(own: &Own) -> bool {
     }
     describe(owned.header as *mut u8);
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: as above. Whoever reads this finds the rest.
+    // SAFETY: as above. A reader that finds this word finds the rest, too.
     unsafe { owned.header.add(word::MAGIC).write_volatile(header::MAGIC) };
     watch_ends(at_end);
     system::set(&own.state.mode, RECORDING);
     true
 }
 
-/// Called in each round of destructors; the last one is late enough: what other destructors free comes before.
+/// Record the end of a thread. Called in each round of destructors; the last round is late enough to come after what
+/// other destructors free.
 extern "C" fn at_end(round: *mut c_void) {
     if (round as usize) < MAX_ENDS {
         return arm(round as usize + 1);
@@ -178,7 +181,7 @@ extern "C" fn at_end(round: *mut c_void) {
     owned.thread = 0;
 }
 
-/// Forks, and lets the child know of which file it is the continuation.
+/// Fork, and tell the child which file it continues.
 pub(crate) fn fork() -> Option<libc::pid_t> {
     let function = real::FORK.get()?;
     let number = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -193,7 +196,7 @@ pub(crate) fn fork() -> Option<libc::pid_t> {
     Some(pid)
 }
 
-/// In the child. What is to be done in one (pthread_atfork) may have begun its file already.
+/// Note the number of the fork in the child. Handlers of pthread_atfork may have begun its file already.
 fn forked(number: u64) {
     FORKED.store(number, Ordering::Relaxed);
     let Some(process) = state::process().filter(|process| system::get(&process.began) != 0) else { return };

@@ -1,5 +1,5 @@
-//! Which calls make an arena of glibc's larger: the main one by the break, others where one of their heaps says that it is
-//! larger than it ever was.
+//! Finds the calls that make an arena of glibc larger. For the main arena the break shows it; for others, a heap whose
+//! size is larger than ever before.
 
 use crate::real::Address;
 
@@ -7,26 +7,26 @@ use crate::real::Address;
 const SPAN: usize = 64 << 20;
 const ARENA_WORD: usize = 0;
 const SIZE_WORD: usize = 2;
-/// Of the word before a block (malloc/malloc.c): it has a mapping of its own, it is in a heap of a thread's.
+/// Bits of the word before a block (malloc/malloc.c): it has its own mapping, and it is in a thread's heap.
 const MMAPPED: usize = 2;
 const NON_MAIN_ARENA: usize = 4;
-/// Entries of the table of heaps, each an address and a size.
+/// The number of entries in the table of heaps, each an address and a size.
 pub(crate) const HEAPS: usize = 1 << 14;
 
 pub(crate) struct Growth {
     last_break: usize,
-    /// Addresses of heaps, then the largest sizes that were seen.
+    /// The addresses of heaps, followed by the largest sizes that were seen.
     heaps: &'static mut [u64],
 }
 
-/// An arena has become larger. `arena`: its address, 0 for the main one.
+/// The growth of an arena. `arena`: its address, 0 for the main one.
 pub(crate) struct Grown {
     pub(crate) arena: u64,
     pub(crate) bytes: u64,
 }
 
 fn current_break() -> usize {
-    // SAFETY: asks libc for what it has noted.
+    // SAFETY: asks libc for the value that it keeps.
     unsafe { libc::sbrk(0) as usize }
 }
 
@@ -36,19 +36,19 @@ impl Growth {
         Growth { last_break: current_break(), heaps }
     }
 
-    /// A call is about to be made: what others have given back is no business of its.
+    /// Note the break before a call, so that what earlier calls released does not count.
     #[inline(always)]
     pub(crate) fn before(&mut self) {
         self.last_break = current_break();
     }
 
-    /// Looks at the arena of a block that a call has just given.
+    /// Check the arena of a block that a call has just returned.
     ///
     /// # Safety
-    /// It is one of glibc's.
+    /// It is a block of glibc's.
     #[inline(always)]
     pub(crate) unsafe fn after(&mut self, block: Address) -> Option<Grown> {
-        // SAFETY: the word before a block is its chunk's size and three bits.
+        // SAFETY: the word before a block is the size of its chunk and three bits.
         let head = unsafe { *(block as *const usize).sub(1) };
         if head & MMAPPED != 0 {
             return None;
@@ -66,7 +66,7 @@ impl Growth {
         (bytes > 0).then_some(Grown { arena, bytes })
     }
 
-    /// The largest size of a heap so far, 0 of a new one; None where the table is full.
+    /// Return the largest size of a heap so far, 0 for a new heap; None if the table is full.
     fn size_of(&mut self, heap: u64) -> Option<&mut u64> {
         let (heaps, sizes) = self.heaps.split_at_mut(HEAPS);
         let first = heap as usize / SPAN;

@@ -1,15 +1,15 @@
-//! A program that makes recorded calls of an allocator again: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
+//! A program that repeats recorded allocator calls: `_replayer DESCRIPTOR FILL THREADS MEMORY [CALL…]`.
 //!
-//! DESCRIPTOR is that of a plan (gdbheap-plan), open for reading. FILL is 1 where a byte of each page that a request covers is
-//! to be touched, otherwise 0, and 2 more where a line is to say of each call that made an arena of glibc's larger. After
-//! each of the CALLs it writes what it came to on standard output and waits for a byte on standard input; without one (its
-//! end) it ends. After the last call it does the same. Status 2: it says why, as JSON.
+//! DESCRIPTOR is an open descriptor of a plan (gdbheap-plan). FILL is 1 to touch a byte of each page that a request
+//! covers, else 0; plus 2 to write a line for each call that made an arena of glibc larger. After each of the CALLs the
+//! program writes its figures to standard output and waits for a byte on standard input; at the end of input it ends.
+//! After the last call it does the same. With status 2 it writes the reason as JSON.
 //!
-//! THREADS is how many threads may exist at once. MEMORY limits the program's private memory in bytes, unless it is 0. Where
-//! the machine has none left, the kernel ends this program before others.
+//! THREADS is the most threads that may exist at once. MEMORY limits the private memory of the program in bytes; 0
+//! means no limit. If the machine runs out of memory, the kernel ends this program before others.
 //!
-//! The allocator that is tried is the one that would serve any program: glibc's, or a library that is preloaded. What libc
-//! needs for itself is served from elsewhere (own.rs).
+//! The tested allocator is the one that would serve any program: glibc's, or that of a preloaded library. Allocations
+//! of libc itself are served separately (own.rs).
 #![no_main]
 
 mod growth;
@@ -27,7 +27,7 @@ use gdbheap_plan::{header, ALIGNED, HEADER, MAGIC, VERSION};
 use growth::{Growth, HEAPS};
 use run::{Run, Stop};
 
-/// Parts of the word FILL.
+/// Bits of the argument FILL.
 const FILLS: u64 = 1;
 const SAYS_GROWTH: u64 = 2;
 
@@ -38,7 +38,7 @@ type Header = [u64; header::WORDS];
 /// The C library calls it, with `count` words.
 #[no_mangle]
 pub unsafe extern "C" fn main(count: c_int, words: Words) -> c_int {
-    // SAFETY: the only call of its kind; the parent's death is ours.
+    // SAFETY: takes numbers. This program should end with its parent.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let is_fixed = system::without_randomization(words);
     let number = |place: c_int| number(words, place).filter(|_| place < count);
@@ -103,13 +103,14 @@ fn prepare(descriptor: i32, fill: bool, says_growth: bool, most_threads: u64) ->
 
 fn read_header(descriptor: i32) -> Option<Header> {
     let mut header: Header = [0; header::WORDS];
-    // SAFETY: into our own memory.
+    // SAFETY: writes into memory of this function.
     let got = unsafe { libc::pread(descriptor, header.as_mut_ptr() as *mut _, HEADER, 0) };
     let is_ours = got == HEADER as isize && header[header::MAGIC] == MAGIC && header[header::VERSION] == VERSION;
     is_ours.then_some(header)
 }
 
-/// A table of words or addresses that are all 0, resident from the start: it must not grow while pages are counted.
+/// Return a table of words or addresses that are all 0. It is resident from the start, because it must not grow while
+/// pages are counted.
 fn table<T>(count: usize) -> Option<&'static mut [T]> {
     assert_eq!(size_of::<T>(), 8);
     if count == 0 {
@@ -120,12 +121,12 @@ fn table<T>(count: usize) -> Option<&'static mut [T]> {
     Some(unsafe { core::slice::from_raw_parts_mut(found as *mut T, count) })
 }
 
-/// Has the break at the same distance from a multiple of `ALIGNED` as the program had it.
+/// Move the break to the same distance from a multiple of `ALIGNED` as in the recorded program.
 fn begin_heap_alike(lowest: u64) {
     if lowest == 0 {
         return;
     }
-    // SAFETY: nobody has used the break so far.
+    // SAFETY: nothing has used the break so far.
     unsafe {
         let now = libc::sbrk(0) as u64;
         let distance = (lowest & !0xfff).wrapping_sub(now) % ALIGNED;
@@ -134,7 +135,7 @@ fn begin_heap_alike(lowest: u64) {
 }
 
 fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed: bool) -> c_int {
-    // Twice: the first time touches what looking needs.
+    // Twice, because the first time touches the memory that measuring needs.
     report::Memory::now();
     report::Memory::forget_peak();
     let before = report::Memory::now();
@@ -167,13 +168,13 @@ fn replay(run: &mut Run, fill: bool, stops: impl Iterator<Item = u64>, is_fixed:
             break;
         }
     }
-    // SAFETY: threads that wait need no farewell.
+    // SAFETY: waiting threads need no cleanup.
     unsafe { libc::_exit(0) }
 }
 
-/// Waits until we are told to go on; false where nobody is there any more.
+/// Wait for a byte. Return false if the input has ended.
 fn wait() -> bool {
     let mut byte = 0u8;
-    // SAFETY: into our own memory.
+    // SAFETY: writes into memory of this function.
     unsafe { libc::read(0, &mut byte as *mut u8 as *mut _, 1) == 1 }
 }

@@ -1,9 +1,9 @@
-//! Lines of JSON on standard output, made without an allocator.
+//! Writing lines of JSON to standard output without an allocator.
 
 use crate::growth::Grown;
 use core::fmt::Write;
 
-/// Text of at most so many bytes; what does not fit is left out.
+/// A text of at most SIZE bytes. What does not fit is dropped.
 pub(crate) struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
     used: usize,
@@ -14,10 +14,10 @@ impl<const SIZE: usize> Text<SIZE> {
         Text { bytes: [0; SIZE], used: 0 }
     }
 
-    /// The beginning of a file; empty where it cannot be read.
+    /// Read the beginning of a file; empty if it cannot be read.
     pub(crate) fn read(path: &core::ffi::CStr) -> Text<SIZE> {
         let mut text = Text::new();
-        // SAFETY: into our own memory.
+        // SAFETY: reads into memory of this function.
         unsafe {
             let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
             if file >= 0 {
@@ -28,11 +28,11 @@ impl<const SIZE: usize> Text<SIZE> {
         text
     }
 
-    /// Writes it to standard output.
+    /// Write the text to standard output.
     pub(crate) fn put(&self) {
         let mut bytes = &self.bytes[..self.used];
         while !bytes.is_empty() {
-            // SAFETY: from our own memory.
+            // SAFETY: writes from memory of this text.
             let done = unsafe { libc::write(1, bytes.as_ptr() as *const _, bytes.len()) };
             if done <= 0 {
                 return;
@@ -41,7 +41,7 @@ impl<const SIZE: usize> Text<SIZE> {
         }
     }
 
-    /// The number behind a name, in bytes: both files count in KiB.
+    /// Return the number after a name, in bytes. Both files that are read count in KiB.
     pub(crate) fn value(&self, name: &[u8]) -> Option<u64> {
         let line = self.bytes[..self.used].split(|byte| *byte == b'\n').find(|line| line.starts_with(name))?;
         let digits = line[name.len()..].iter().filter(|byte| byte.is_ascii_digit());
@@ -59,7 +59,7 @@ impl<const SIZE: usize> Write for Text<SIZE> {
     }
 }
 
-/// Writes a line about a call that made an arena larger.
+/// Write a line about a call that made an arena larger.
 #[cold]
 pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &Grown) {
     let mut text = Text::<256>::new();
@@ -71,7 +71,7 @@ pub(crate) fn write_growth(call: u64, size: u64, alignment: u64, grown: &Grown) 
     text.put();
 }
 
-/// Says why there is no answer.
+/// Write the reason why there is no result.
 pub(crate) fn refuse(why: &str, number: i32) {
     let mut text = Text::<256>::new();
     let _ = writeln!(text, "{{\"error\":\"{why}\",\"errno\":{number}}}");

@@ -1,6 +1,6 @@
-//! What libc itself allocates in this program: never from the heap that is tried.
+//! Memory for libc's own allocations in this program, which never come from the tested heap.
 //!
-//! Blocks come from shared memory, so that they are not among the private pages that are counted as the allocator's.
+//! Blocks are in shared memory, so that they do not count as private pages of the allocator.
 
 use crate::system;
 use core::ffi::c_void;
@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 type Address = *mut c_void;
 
-/// Before each block: its class, and the next free one once it is free.
+/// The bytes before each block: its class, and the next free block while it is free.
 const HEAD: usize = 16;
 const CLASSES: usize = 48;
 const SMALLEST: u32 = 5;
@@ -26,7 +26,7 @@ struct Kept {
     free: [usize; CLASSES],
 }
 
-// SAFETY: what is kept is touched with `is_taken` alone.
+// SAFETY: `kept` is only used while `is_taken` is held.
 unsafe impl Sync for Own {}
 static OWN: Own = Own {
     is_taken: AtomicBool::new(false),
@@ -37,18 +37,18 @@ fn with<T>(work: impl FnOnce(&mut Kept) -> T) -> T {
     while OWN.is_taken.swap(true, Ordering::Acquire) {
         core::hint::spin_loop();
     }
-    // SAFETY: nobody else is here.
+    // SAFETY: no other thread is here.
     let answer = work(unsafe { &mut *OWN.kept.get() });
     OWN.is_taken.store(false, Ordering::Release);
     answer
 }
 
 impl Kept {
-    /// A block of 2^class bytes, its head included.
+    /// Return a block of 2^class bytes, including its head.
     fn take(&mut self, class: usize) -> usize {
         let found = self.free[class];
         if found != 0 {
-            // SAFETY: a free block's second word is the next one's address.
+            // SAFETY: the second word of a free block is the address of the next one.
             self.free[class] = unsafe { *(found as *const usize).add(1) };
             return found;
         }
@@ -73,7 +73,7 @@ fn allocate(size: usize) -> Address {
     if start == 0 {
         return null_mut();
     }
-    // SAFETY: a block of ours.
+    // SAFETY: a block of this allocator.
     unsafe { *(start as *mut usize) = class };
     (start + HEAD) as Address
 }
@@ -92,16 +92,16 @@ pub unsafe extern "C" fn calloc(count: usize, each: usize) -> Address {
     let Some(size) = count.checked_mul(each) else { return null_mut() };
     let found = allocate(size);
     if !found.is_null() {
-        // SAFETY: it is as large.
+        // SAFETY: the block has that size.
         unsafe { zero(found as *mut u8, size) };
     }
     found
 }
 
-/// Written so that it does not become a call of calloc or memset.
+/// Fill with zeros. Written so that the compiler does not turn it into a call of calloc or memset.
 unsafe fn zero(start: *mut u8, size: usize) {
     for at in 0..size {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the size.
         unsafe { start.add(at).write_volatile(0) };
     }
 }
@@ -112,7 +112,7 @@ unsafe fn zero(start: *mut u8, size: usize) {
 pub unsafe extern "C" fn realloc(old: Address, size: usize) -> Address {
     let found = allocate(size);
     if !old.is_null() && !found.is_null() {
-        // SAFETY: both are ours; the old one's class stands before it.
+        // SAFETY: both blocks are of this allocator; the class of the old one is before it.
         unsafe {
             let class = *((old as usize - HEAD) as *const usize);
             core::ptr::copy_nonoverlapping(old as *const u8, found as *mut u8, size.min((1 << class) - HEAD));
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn free(address: Address) {
         return;
     }
     let start = address as usize - HEAD;
-    // SAFETY: a block of ours; its head is still there.
+    // SAFETY: a block of this allocator, whose head still exists.
     with(|kept| unsafe {
         let class = *(start as *const usize) % CLASSES;
         *(start as *mut usize).add(1) = kept.free[class];

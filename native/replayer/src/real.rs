@@ -1,10 +1,10 @@
-//! The allocator that is tried: the functions of the next object that has them.
+//! The tested allocator: the functions of the next object that defines them.
 
 use core::ffi::{c_char, c_int, c_void, CStr};
 
 pub(crate) type Address = *mut c_void;
 
-/// What glibc says of all its arenas (mallinfo(3)).
+/// glibc's figures for all its arenas (mallinfo(3)).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mallinfo2 {
@@ -28,11 +28,11 @@ pub(crate) struct Real {
     pub(crate) free: unsafe extern "C" fn(Address),
     pub(crate) memalign: unsafe extern "C" fn(usize, usize) -> Address,
     pub(crate) usable: unsafe extern "C" fn(Address) -> usize,
-    /// Only where they are the allocator's own: glibc's.
+    /// Only if they belong to the allocator itself, which is glibc's.
     pub(crate) mallopt: Option<unsafe extern "C" fn(c_int, c_int) -> c_int>,
     pub(crate) trim: Option<unsafe extern "C" fn(usize) -> c_int>,
     pub(crate) mallinfo2: Option<unsafe extern "C" fn() -> Mallinfo2>,
-    /// The file that they come from.
+    /// The file that the functions come from.
     pub(crate) file: *const c_char,
 }
 
@@ -41,9 +41,9 @@ fn next(name: &CStr) -> Address {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
-/// Where an object begins, and its file.
+/// Return where the object of a function begins, and its file.
 fn object_of(function: Address) -> (Address, *const c_char) {
-    // SAFETY: all of it may be zero; it is filled in, and names stay as long as the object.
+    // SAFETY: zeros are valid, and the call fills them in; the name lives as long as the object.
     unsafe {
         let mut found: libc::Dl_info = core::mem::zeroed();
         match libc::dladdr(function, &mut found) {
@@ -53,7 +53,7 @@ fn object_of(function: Address) -> (Address, *const c_char) {
     }
 }
 
-/// The functions; None where there is no whole allocator.
+/// Look up the functions; None if some of them are missing.
 pub(crate) fn look_up() -> Option<Real> {
     let (base, file) = object_of(next(c"malloc"));
     let required = |name: &CStr| Some(next(name)).filter(|found| !found.is_null());

@@ -1,16 +1,16 @@
-//! What it came to, as a line of JSON.
+//! The figures of a replay, as a line of JSON.
 
 use crate::output::Text;
 use crate::run::Run;
 use core::fmt::Write;
 
-/// Bytes of memory, as the kernel counts them.
+/// Memory in bytes, as the kernel counts it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Memory {
     /// The most that was ever resident, of all kinds.
     peak: u64,
     resident: u64,
-    /// Private pages that are no file's: all of an allocator's are.
+    /// Private pages that belong to no file. All pages of an allocator are such.
     private: u64,
     file: u64,
     shared: u64,
@@ -24,16 +24,16 @@ impl Memory {
         Memory {
             peak: value(b"VmHWM:"),
             resident: value(b"VmRSS:"),
-            // Exact, where the other is a sum of counters that lag behind; since Linux 4.14.
+            // Exact, since Linux 4.14; the other figure is a sum of counters that lag behind.
             private: rollup.value(b"Anonymous:").unwrap_or_else(|| value(b"RssAnon:")),
             file: value(b"RssFile:"),
             shared: value(b"RssShmem:"),
         }
     }
 
-    /// The peak begins anew.
+    /// Reset the peak.
     pub(crate) fn forget_peak() {
-        // SAFETY: a file of our own process.
+        // SAFETY: opens a file of this process.
         unsafe {
             let file = libc::open(c"/proc/self/clear_refs".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
             if file >= 0 {
@@ -43,7 +43,7 @@ impl Memory {
         }
     }
 
-    /// The allocator's, now and at most, where `before` is what there was before the first call.
+    /// Return the allocator's memory, now and at its peak. `before`: the memory before the first call.
     fn since(&self, before: &Memory) -> (u64, u64) {
         let now = self.private.saturating_sub(before.private);
         let others = self.file.saturating_sub(before.file) + self.shared.saturating_sub(before.shared);
@@ -52,7 +52,7 @@ impl Memory {
     }
 }
 
-/// Writes the line of this moment. `how`: "stop" or "end".
+/// Write the line of this moment. `how`: "stop" or "end".
 pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_fixed: bool) {
     let (rss, peak) = Memory::now().since(before);
     let mut text = Text::<8192>::new();
@@ -65,13 +65,13 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
     let (count, usable) = usable(run);
     let _ = write!(text, ",\"blocks\":{count},\"usable\":{usable}");
     if let Some(mallinfo2) = run.real.mallinfo2 {
-        // SAFETY: it is glibc's.
+        // SAFETY: it is glibc's function.
         let info = unsafe { mallinfo2() };
         let (system, in_use) = (info.arena + info.hblkhd, info.uordblks + info.hblkhd);
         let _ = write!(text, ",\"system\":{system},\"in_use\":{in_use}");
     }
     let _ = text.write_str(",\"file\":\"");
-    // SAFETY: the name of an object that stays.
+    // SAFETY: the name of an object that is never unloaded.
     for byte in unsafe { core::ffi::CStr::from_ptr(run.real.file) }.to_bytes() {
         match byte {
             b'"' | b'\\' => drop(write!(text, "\\{}", *byte as char)),
@@ -83,9 +83,9 @@ pub(crate) fn write(run: &Run, before: &Memory, nanoseconds: u64, how: &str, is_
     text.put();
 }
 
-/// Blocks that are there, and what can be used of them.
+/// Return the number of blocks in use, and their usable bytes.
 fn usable(run: &Run) -> (u64, u64) {
     let live = run.blocks.iter().filter(|block| !block.is_null());
-    // SAFETY: the allocator's own blocks.
+    // SAFETY: blocks of this allocator.
     live.fold((0, 0), |(count, bytes), block| (count + 1, bytes + unsafe { (run.real.usable)(*block) } as u64))
 }

@@ -1,4 +1,4 @@
-//! Making the calls.
+//! Making the calls of a plan.
 
 use crate::growth::Growth;
 use crate::output;
@@ -9,18 +9,18 @@ use core::ptr::null_mut;
 use gdbheap_plan::{argument_of, kind, kind_of, other, place_of, wide_argument, wide_place};
 
 const PAGE: usize = 4096;
-/// What no address space of x86-64's has: such a call fails by itself, as it did.
+/// Larger than any address space on x86-64: a call for so much fails by itself, as it did.
 const IMPOSSIBLE: u64 = 1 << 46;
-/// The parameter of mallopt by which glibc writes to all that it hands out (malloc.h). It moves no block.
+/// The parameter of mallopt with which glibc fills all blocks that it returns (malloc.h). It moves no block.
 const M_PERTURB: i32 = -6;
 
-/// Why it does not go on.
+/// Why the replay stops.
 pub(crate) enum Stop {
     AtCall,
     AtEnd,
     Damaged,
     NoThread(i32),
-    /// More than may be at once: as many.
+    /// More threads than may exist at once: that number.
     TooManyThreads(u64),
 }
 
@@ -28,19 +28,19 @@ pub(crate) struct Run {
     pub(crate) real: Real,
     pub(crate) steps: Steps,
     pub(crate) threads: Threads,
-    /// Where each block is, by its place.
+    /// The address of each block, by its place.
     pub(crate) blocks: &'static mut [Address],
-    /// Bytes asked for, by place; empty where nothing is touched.
+    /// Requested bytes by place; empty if no memory is touched.
     pub(crate) sizes: &'static mut [u64],
     pub(crate) mappings: &'static mut [Address],
-    /// Where each growth of an arena is to be said.
+    /// Set if each growth of an arena is reported.
     pub(crate) growth: Option<Growth>,
-    /// Calls that were made, and those of them that gave nothing although they had.
+    /// The number of calls, and of those that failed here but not when they were recorded.
     pub(crate) calls: u64,
     pub(crate) failures: u64,
 }
 
-/// What steps before a call say of it.
+/// What the steps before a call say about it.
 #[derive(Clone, Copy, Default)]
 struct Said {
     place: u64,
@@ -50,7 +50,7 @@ struct Said {
     is_unseen: bool,
 }
 
-/// One byte of each page between two of a block's bytes.
+/// Touch one byte of each page between two offsets of a block.
 #[inline(always)]
 fn touch(block: Address, from: usize, to: usize) {
     let mut at = block as usize + from;
@@ -63,7 +63,7 @@ fn touch(block: Address, from: usize, to: usize) {
 }
 
 impl Run {
-    /// Goes on until so many calls have been made, or to the end.
+    /// Continue until this many calls were made, or to the end.
     pub(crate) fn until<const FILL: bool>(&mut self, limit: u64) -> Stop {
         self.threads.resume();
         while self.calls < limit {
@@ -97,7 +97,7 @@ impl Run {
         if let Some(growth) = &mut self.growth {
             growth.before();
         }
-        // SAFETY: the allocator's own functions, with a block of its own or NULL.
+        // SAFETY: functions of the allocator, with one of its blocks or NULL.
         let found = unsafe {
             match kind {
                 kind::MALLOC => (self.real.malloc)(size),
@@ -125,7 +125,7 @@ impl Run {
             }
         }
         if let Some(growth) = &mut self.growth {
-            // SAFETY: glibc's own block.
+            // SAFETY: a block of glibc's.
             if let Some(grown) = (!found.is_null()).then(|| unsafe { growth.after(found) }).flatten() {
                 output::write_growth(self.calls, size as u64, alignment as u64, &grown);
             }
@@ -142,7 +142,7 @@ impl Run {
         Ok(())
     }
 
-    /// What is no call, and calls that need more than one step.
+    /// Do a step that is not a call, or a call that needs more than one step.
     #[cold]
     fn rare<const FILL: bool>(&mut self, mut step: u64) -> Result<(), Stop> {
         let mut said = Said::default();
@@ -171,14 +171,14 @@ impl Run {
                 kind::MALLOPT => {
                     let parameter = ((place << 36) as i64 >> 36) as i32;
                     if let Some(mallopt) = self.real.mallopt.filter(|_| parameter != M_PERTURB) {
-                        // SAFETY: it is glibc's.
+                        // SAFETY: it is glibc's function.
                         unsafe { mallopt(parameter, argument as i32) };
                     }
                     return Ok(());
                 }
                 kind::TRIM => {
                     if let Some(trim) = self.real.trim {
-                        // SAFETY: it is glibc's.
+                        // SAFETY: it is glibc's function.
                         unsafe { trim(wide_argument(said.argument, argument) as usize) };
                     }
                     return Ok(());
@@ -199,7 +199,7 @@ impl Run {
         }
         let block = if kind == kind::REALLOC { *self.blocks.get(place).ok_or(Stop::Damaged)? } else { null_mut() };
         let _limit = (size < IMPOSSIBLE).then(NoMemory::new);
-        // SAFETY: as in `call`; a block that is handed out all the same goes at once, and an old one stays.
+        // SAFETY: as in `call`. If a block is returned nevertheless, it is freed at once; an old block is kept.
         unsafe {
             let found = match kind {
                 kind::CALLOC => (self.real.calloc)(1, size as usize),
@@ -220,7 +220,7 @@ impl Run {
         let mut word = || self.steps.next().ok_or(Stop::Damaged);
         let (place, first, second) = (word()? as usize, word()?, word()?);
         let mapping = self.mappings.get_mut(place).ok_or(Stop::Damaged)?;
-        // SAFETY: mappings that are made here, and nowhere else used.
+        // SAFETY: mappings that are created here and used nowhere else.
         unsafe {
             match what {
                 other::MMAP => {
@@ -242,13 +242,13 @@ impl Run {
     }
 }
 
-/// The kernel has no memory to give, as when the call was recorded, until this goes.
+/// As long as this exists, the kernel has no memory to give, as when the call was recorded.
 struct NoMemory(libc::rlimit);
 
 impl NoMemory {
     fn new() -> NoMemory {
         let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a limit of ours, which is put back.
+        // SAFETY: a limit of this process, which is restored.
         unsafe {
             libc::getrlimit(libc::RLIMIT_AS, &mut before);
             libc::setrlimit(libc::RLIMIT_AS, &libc::rlimit { rlim_cur: 1, rlim_max: before.rlim_max });
@@ -259,7 +259,7 @@ impl NoMemory {
 
 impl Drop for NoMemory {
     fn drop(&mut self) {
-        // SAFETY: as it was.
+        // SAFETY: restores the limit.
         unsafe { libc::setrlimit(libc::RLIMIT_AS, &self.0) };
     }
 }

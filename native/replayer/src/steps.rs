@@ -1,4 +1,4 @@
-//! The steps of a plan, one after the other, from a file that is never mapped: its pages would be counted as ours.
+//! The steps of a plan, read in order. The file is never mapped, because its pages would then count as the allocator's.
 
 use crate::system;
 
@@ -17,7 +17,7 @@ pub(crate) struct Steps {
 impl Steps {
     pub(crate) fn new(descriptor: i32, count: u64) -> Option<Steps> {
         let found = system::shared(WINDOW * 8, libc::MAP_POPULATE)? as *mut u64;
-        // SAFETY: new memory of that size, which nobody else knows of.
+        // SAFETY: new memory of that size, which nothing else refers to.
         let window = unsafe { core::slice::from_raw_parts_mut(found, WINDOW) };
         Some(Steps { descriptor, offset: gdbheap_plan::HEADER as u64, left: count, window, at: 0, end: 0 })
     }
@@ -37,7 +37,7 @@ impl Steps {
         let wanted = self.left.min(WINDOW as u64) as usize;
         let mut got = 0;
         while got < wanted * 8 {
-            // SAFETY: into the window, of which `got` bytes are there.
+            // SAFETY: reads into the window, of which `got` bytes are filled.
             let more = unsafe {
                 let to = (self.window.as_mut_ptr() as *mut u8).add(got);
                 libc::pread(self.descriptor, to as *mut _, wanted * 8 - got, (self.offset + got as u64) as i64)
@@ -53,7 +53,7 @@ impl Steps {
         self.end != 0
     }
 
-    /// Whether all steps were there.
+    /// Return whether all steps were read.
     pub(crate) fn is_done(&self) -> bool {
         self.left == 0
     }

@@ -1,26 +1,26 @@
-//! What is asked of the kernel, and of the processor.
+//! Requests to the kernel and to the processor.
 
 use core::arch::asm;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The processor lets programs set the base of fs themselves, and the kernel allows it (since Linux 5.9).
+/// A bit of AT_HWCAP2: programs may set the base of fs themselves (since Linux 5.9, on processors that can).
 const HWCAP2_FSGSBASE: u64 = 2;
 const ARCH_SET_FS: i32 = 0x1002;
 
-/// Shared memory: the kernel counts its pages apart from private ones.
+/// Map shared memory. The kernel counts its pages separately from private ones.
 pub(crate) fn shared(size: usize, flags: i32) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: new memory.
+    // SAFETY: a new mapping.
     let found = unsafe { libc::mmap(null_mut(), size, protection, flags, -1, 0) };
     (found != libc::MAP_FAILED).then_some(found as *mut u8)
 }
 
-/// Has the kernel end this program before all others when memory runs out (proc_pid_oom_score_adj(5)).
+/// Let the kernel end this program first when memory runs out (proc_pid_oom_score_adj(5)).
 pub(crate) fn be_first_to_go() {
     const SCORE: &[u8] = b"1000";
-    // SAFETY: a path that ends, and our own memory.
+    // SAFETY: a path that ends with a zero byte, and memory of this function.
     unsafe {
         let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if file >= 0 {
@@ -30,35 +30,35 @@ pub(crate) fn be_first_to_go() {
     }
 }
 
-/// Lets this program have so many bytes of private memory; 0 for no limit. An allocator that gets no more gives NULL.
+/// Limit the private memory of this program, in bytes; 0 for no limit. Beyond it an allocator returns NULL.
 pub(crate) fn limit_memory(bytes: u64) {
     if bytes != 0 {
         let limit = libc::rlimit { rlim_cur: bytes as _, rlim_max: bytes as _ };
-        // SAFETY: the kernel reads it; where it refuses, an own lower limit holds.
+        // SAFETY: the kernel only reads it; if it refuses, a lower limit holds already.
         unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) };
     }
 }
 
 pub(crate) fn thread_pointer() -> u64 {
     let pointer: u64;
-    // SAFETY: the x86-64 ABI has the block's own address in its first word.
+    // SAFETY: in the x86-64 ABI the first word of the thread control block is its own address.
     unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
     pointer
 }
 
 pub(crate) fn can_set_thread_pointer() -> bool {
-    // SAFETY: it reads what the kernel handed to the program.
+    // SAFETY: reads what the kernel passed to the program.
     unsafe { libc::getauxval(libc::AT_HWCAP2) & HWCAP2_FSGSBASE != 0 }
 }
 
-/// Makes this thread look like another one, whose own thread waits.
+/// Make this thread look like another one, whose own thread waits.
 ///
 /// # Safety
-/// `pointer` is the thread pointer of a thread that lives.
+/// `pointer` is the thread pointer of a living thread.
 #[inline(always)]
 pub(crate) unsafe fn set_thread_pointer(pointer: u64, directly: bool) {
     if directly {
-        // SAFETY: the caller's promise; the processor can (`can_set_thread_pointer`).
+        // SAFETY: the caller guarantees the pointer; the processor has the instruction (`can_set_thread_pointer`).
         unsafe { asm!("wrfsbase {}", in(reg) pointer, options(nostack, preserves_flags)) };
     } else {
         // SAFETY: as above. Without libc, which would look for errno at the new place.
@@ -69,7 +69,7 @@ pub(crate) unsafe fn set_thread_pointer(pointer: u64, directly: bool) {
     }
 }
 
-/// Waits until the word is something else.
+/// Wait until the word has another value.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     while word.load(Ordering::Acquire) == value {
         let flags = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
@@ -85,7 +85,7 @@ pub(crate) fn set(word: &AtomicU32, value: u32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, 1) };
 }
 
-/// Nanoseconds of processor time of the process.
+/// Return the CPU time of the process in nanoseconds.
 pub(crate) fn processor_time() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel fills in what it is given.
@@ -93,13 +93,13 @@ pub(crate) fn processor_time() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Addresses are the same in each run: starts the program anew without their randomization. False where the kernel, or a
-/// container, does not allow that.
+/// Start the program again without address randomization, so that addresses are the same in each run. Return true if it
+/// runs without it; false if the kernel or a container does not allow that.
 pub(crate) fn without_randomization(words: *const *const i8) -> bool {
     const ASK: u64 = 0xffff_ffff;
     let flag = libc::ADDR_NO_RANDOMIZE as u64;
     let mut path = [0u8; 4096];
-    // SAFETY: into our own memory; the words are those of `main`.
+    // SAFETY: reads into memory of this function; the words are those of `main`.
     unsafe {
         let now = libc::personality(ASK);
         if now >= 0 && now as u64 & flag != 0 {

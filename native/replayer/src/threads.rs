@@ -1,5 +1,5 @@
-//! The threads that made the calls. Each exists, and waits: what an allocator keeps for it is kept in its memory. One thread
-//! makes all calls, and takes on the identity of each of them.
+//! The threads that made the calls. Each of them exists and waits, because an allocator keeps data in its memory. One
+//! thread makes all calls, and takes on the identity of each of the others.
 
 use crate::system;
 use core::ffi::c_void;
@@ -8,14 +8,14 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 const STACK: usize = 256 << 10;
-/// What a library with much memory for each thread may need.
+/// For libraries that need much memory for each thread.
 const LARGER_STACK: usize = 8 << 20;
 
 const NEW: u32 = 0;
 const WAITING: u32 = 1;
 const ENDING: u32 = 2;
 
-/// Zero bytes are a thread that has not begun.
+/// A thread. Zero bytes are a thread that was not started.
 pub(crate) struct Thread {
     pointer: u64,
     /// A number in glibc, a pointer in musl.
@@ -27,29 +27,30 @@ pub(crate) struct Thread {
 
 pub(crate) struct Threads {
     all: &'static mut [Thread],
-    /// Stacks of threads that ended: the first word of each is the next one's address.
+    /// The stacks of threads that ended, as a list: the first word of each is the address of the next.
     stacks: *mut u8,
     main: u64,
-    /// Whose calls are made.
+    /// The thread whose calls are made.
     current: u64,
     can_set: bool,
-    /// Threads that there are, but for the first one, and may be.
+    /// The number of threads except the first, and the most that may exist.
     alive: u64,
     most: u64,
-    /// Threads that ended, and those that could not: the first one is this program's own.
+    /// The number of threads that ended. The first one cannot end, because it is this program's own.
     pub(crate) ended: u64,
 }
 
 /// Why no thread was started.
 pub(crate) enum NoThread {
-    /// The kernel refused it: errno.
+    /// The kernel refused it: the errno.
     Refused(i32),
-    /// There are as many as may be.
+    /// The most threads that may exist already do.
     TooMany(u64),
 }
 
 extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
-    // SAFETY: the table lives as long as the program; others only look at it once the state says that it is complete.
+    // SAFETY: the table lives as long as the program; other threads only look at it once the state says that it is
+    // complete.
     let thread = unsafe { &mut *(thread as *mut Thread) };
     thread.pointer = system::thread_pointer();
     system::set(&thread.state, WAITING);
@@ -58,11 +59,11 @@ extern "C" fn wait(thread: *mut c_void) -> *mut c_void {
 }
 
 impl Threads {
-    /// Room for as many, of which at most `most` may be alive at once.
+    /// Create a table of `count` threads, of which at most `most` may exist at once.
     pub(crate) fn new(count: usize, most: u64) -> Option<Threads> {
         let size = count.max(1).checked_mul(size_of::<Thread>())?;
         let found = system::shared(size, 0)? as *mut Thread;
-        // SAFETY: zero bytes are threads that have not begun, and nobody else knows of them.
+        // SAFETY: zero bytes are threads that were not started, and nothing else refers to them.
         let all = unsafe { core::slice::from_raw_parts_mut(found, count.max(1)) };
         let main = system::thread_pointer();
         all[0].pointer = main;
@@ -78,7 +79,7 @@ impl Threads {
         })
     }
 
-    /// Becomes this one; it begins where it is met for the first time. None: there is no such thread in the plan.
+    /// Take on the identity of this thread. It is started the first time. None: the plan has no such thread.
     pub(crate) fn become_thread(&mut self, number: u64) -> Option<Result<(), NoThread>> {
         let number = usize::try_from(number).ok().filter(|number| *number < self.all.len())?;
         if self.all[number].pointer == 0 {
@@ -92,13 +93,13 @@ impl Threads {
         Some(Ok(()))
     }
 
-    /// Becomes the one again whose calls are made.
+    /// Take on the identity of the thread again whose calls are made.
     pub(crate) fn resume(&mut self) {
         // SAFETY: it waits, or is this thread.
         unsafe { system::set_thread_pointer(self.current, self.can_set) };
     }
 
-    /// Becomes what this thread is, for a while.
+    /// Be this thread itself again for a while.
     pub(crate) fn become_main(&mut self) {
         // SAFETY: it is this thread.
         unsafe { system::set_thread_pointer(self.main, self.can_set) };
@@ -109,7 +110,7 @@ impl Threads {
             return Err(NoThread::TooMany(self.most));
         }
         let failure = match self.start_with(number, STACK) {
-            // Its libraries need more memory for a thread.
+            // The libraries of this program need more memory for a thread.
             Err(NoThread::Refused(libc::EINVAL)) => self.start_with(number, LARGER_STACK),
             other => other,
         };
@@ -124,7 +125,7 @@ impl Threads {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let mut handle = MaybeUninit::<libc::pthread_t>::uninit();
         let thread: *mut Thread = &mut self.all[number];
-        // SAFETY: attributes are made before they are used; the stack is the thread's until it is joined.
+        // SAFETY: the attributes are initialized before they are used; the thread owns the stack until it is joined.
         let status = unsafe {
             libc::pthread_attr_init(attributes.as_mut_ptr());
             match libc::pthread_attr_setstack(attributes.as_mut_ptr(), stack as *mut _, size) {
@@ -135,7 +136,8 @@ impl Threads {
         if status != 0 {
             return Err(NoThread::Refused(status));
         }
-        // SAFETY: as in `wait`; the thread itself writes other fields; the handle was written, because the thread was made.
+        // SAFETY: as in `wait`; the thread itself writes other fields; pthread_create succeeded, so it wrote the
+        // handle.
         unsafe {
             (*thread).handle = handle.assume_init();
             (*thread).stack = stack;
@@ -144,18 +146,18 @@ impl Threads {
         Ok(())
     }
 
-    /// Stacks are shared memory: their pages are not counted with the allocator's.
+    /// Take a stack. Stacks are shared memory, so that their pages do not count as the allocator's.
     fn take_stack(&mut self, size: usize) -> Option<*mut u8> {
         if self.stacks.is_null() || size != STACK {
             return system::shared(size, libc::MAP_NORESERVE);
         }
         let found = self.stacks;
-        // SAFETY: a stack that nobody uses.
+        // SAFETY: a stack that no thread uses.
         self.stacks = unsafe { *(found as *const *mut u8) };
         Some(found)
     }
 
-    /// Has a thread end, and its allocator clean up. The first one cannot: it is this program's.
+    /// Let a thread end, and let its allocator clean up. The first thread cannot end, because it is this program's own.
     pub(crate) fn end(&mut self, number: u64) {
         self.become_main();
         self.current = self.main;
@@ -172,7 +174,7 @@ impl Threads {
         thread.pointer = self.main;
         (self.ended, self.alive) = (self.ended + 1, self.alive - 1);
         if thread.stack_size == STACK {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: no thread uses it any more.
             unsafe { *(thread.stack as *mut *mut u8) = self.stacks };
             self.stacks = thread.stack;
         }

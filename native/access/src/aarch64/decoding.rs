@@ -1,16 +1,16 @@
-//! No code is decoded: no place in it is known that makes a system call.
+//! Code is not decoded, so no place that makes a system call is known.
 #![forbid(unsafe_code)]
 
 use crate::process::patch::planned::Call;
 
 pub(crate) const LOAD_SIZE: usize = 4;
 
-/// None.
+/// Return None: code is not decoded on this processor.
 pub(crate) fn loaded_number(_: &[u8]) -> Option<u32> {
     None
 }
 
-/// None.
+/// Return an empty list: code is not decoded on this processor.
 pub(crate) fn calls(_: &[u8], _: u64) -> Vec<Call> {
     Vec::new()
 }

@@ -1,4 +1,5 @@
-//! What is of aarch64: its registers are read, and programs are started under a filter; all else is refused.
+//! Code for aarch64. Registers can be read, and programs can be started under a filter; everything else returns an
+//! error.
 
 pub(crate) mod cache;
 pub(crate) mod call;

@@ -1,7 +1,7 @@
-//! System calls that a stop has ended, which start again.
+//! Restarting system calls that a stop has interrupted.
 #![forbid(unsafe_code)]
 
-/// None is told to: the kernel has settled that before the thread stands.
+/// Return false: the kernel has decided about a restart before the thread stops.
 pub(crate) fn restart_interrupted(_: i32) -> bool {
     false
 }

@@ -1,6 +1,8 @@
-//! Questions that the kernel may never answer, deaf even to SIGKILL: where a file has holes waits for the lock of its inode,
-//! what an epoll watches for that of the epoll. Another user's thread may keep one for ever. A thread of ours that waits so
-//! would keep gdbheap from ending, so a child asks, which is left alone if the kernel blocks it.
+//! Questions that the kernel may never answer, and that not even SIGKILL interrupts.
+//!
+//! To find the holes of a file the kernel waits for the lock of its inode; to list what an epoll watches, for the lock
+//! of the epoll. Another user's thread may hold such a lock for ever. A thread of gdbheap that waits for it would keep
+//! gdbheap from ending, so a child process asks, and is left behind if the kernel blocks it.
 
 use crate::bytes::u64_at;
 use crate::child::descriptor::close_others;
@@ -15,20 +17,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Children that wait at once, of this process and of those that it forks: each keeps the memory that we had. Beyond them
-/// nothing is asked.
+/// The number of children that may wait at once, for this process and those that it forks. Each keeps a copy of this
+/// process's memory. Further questions fail.
 const MOST: u32 = 16;
-/// What is asked takes no longer, also where each part of it is answered after a moment.
+/// A question takes at most this long, even if its parts are answered one by one.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 const PART: usize = 1 << 16;
 
 static WAITING: OnceLock<&'static AtomicU32> = OnceLock::new();
 
-/// The count of children that have not ended, which all processes share that are forked from now on.
+/// Return the number of children that have not ended. All processes that are forked from now on share it.
 pub fn waiting() -> &'static AtomicU32 {
     WAITING.get_or_init(|| {
         let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: new memory, zeros, which is never unmapped; larger than the number, and aligned.
+        // SAFETY: a new mapping of zeros that is never unmapped, aligned and larger than the number.
         unsafe {
             let place = libc::mmap(std::ptr::null_mut(), size_of::<AtomicU32>(), rights, kind, -1, 0);
             if place == libc::MAP_FAILED {
@@ -39,8 +41,9 @@ pub fn waiting() -> &'static AtomicU32 {
     })
 }
 
-/// What a child finds, which keeps these descriptors of ours. ETIMEDOUT if the kernel blocks it, or too many others.
-/// `hasty`: it is given up early, as a process may be stopped meanwhile; so it is while another child waits.
+/// Return what a child process finds, which keeps only the descriptors `kept`. ETIMEDOUT if the kernel blocks it, or if
+/// too many others are blocked. `hasty`: give up early, because a process may be stopped meanwhile; also done while
+/// another child waits.
 pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) -> Result<Vec<u64>> {
     let late = || Error::from_raw_os_error(libc::ETIMEDOUT);
     let count = waiting();
@@ -54,7 +57,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
         // SAFETY: the child makes system calls, allocates by the C library's malloc, and ends by _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // Nobody is to wait for the end of what this process has open.
+            // The child must not keep open what others wait to see closed.
             close_others(kept.iter().copied().chain([writer.as_raw_fd()]).collect());
             answer(File::from(writer), work);
         }
@@ -89,7 +92,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     }
     wait(child);
     let mut words: Vec<u64> = (0..said.len() / 8).map(|index| u64_at(&said, 8 * index)).collect();
-    // The last one says that all is there.
+    // The last word is the number of words, which shows that all of them arrived.
     let count = words.pop();
     if count != Some(words.len() as u64) {
         return Err(Error::from_raw_os_error(libc::EIO));
@@ -97,7 +100,7 @@ pub(crate) fn ask(kept: &[RawFd], hasty: bool, work: impl FnOnce() -> Vec<u64>) 
     Ok(words)
 }
 
-/// The child's whole life. Nothing of the process is run at its end.
+/// Run the whole life of the child. No exit handler of the process runs at its end.
 fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
     // SAFETY: numbers and a text of ours.
     unsafe {
@@ -105,7 +108,7 @@ fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
         libc::prctl(libc::PR_SET_NAME, c"gdbheap asks".as_ptr());
     }
     let mut found = work();
-    // That may wait as well, for who serves a file; nothing is left to do at its end.
+    // Closing may block, too, if a program serves the file. So it is done now, and nothing is left to close at the end.
     close_others(vec![pipe.as_raw_fd()]);
     waiting().fetch_sub(1, Ordering::SeqCst);
     found.push(found.len() as u64);
@@ -115,7 +118,7 @@ fn answer(mut pipe: File, work: impl FnOnce() -> Vec<u64>) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Whether there is something to read, or its end, before the time is over.
+/// Return whether there is something to read, or the end of the pipe, before the time is over.
 fn is_ready(pipe: &File, until: Instant) -> bool {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -123,7 +126,7 @@ fn is_ready(pipe: &File, until: Instant) -> bool {
         // SAFETY: one record of this function.
         match unsafe { libc::poll(&mut one, 1, left.as_millis() as libc::c_int) } {
             1 => return true,
-            // A signal that Python or gdb handles later.
+            // Python or gdb handles the signal later.
             -1 if !left.is_zero() => {}
             _ => return false,
         }

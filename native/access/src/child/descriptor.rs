@@ -1,20 +1,21 @@
-//! Descriptors that Python opened, and those that a child of ours must not keep.
+//! Descriptors that Python opened, and those that a child process must not keep.
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::Error;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// A name that somebody is renaming at the moment is tried again.
+/// A name that is being renamed at the moment is tried again this many times.
 const TRIES: u32 = 3;
 
-/// What closes `number` when it goes: nobody else may. None for what is no descriptor.
+/// Take over a descriptor, which is closed when the result is dropped; nothing else may close it. None if the number is
+/// negative.
 pub fn owned(number: RawFd) -> Option<OwnedFd> {
     // SAFETY: it is open, and the caller gives it away.
     (number >= 0).then(|| unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Another number for an open file, which does not outlive exec(2).
+/// Duplicate a descriptor. The new one is closed by exec(2).
 pub fn duplicate(number: RawFd) -> Result<File, Error> {
     // SAFETY: numbers only.
     let found = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
@@ -25,7 +26,7 @@ pub fn duplicate(number: RawFd) -> Result<File, Error> {
     Ok(unsafe { File::from_raw_fd(found) })
 }
 
-/// The kind of file system that an open file is on (statfs(2), f_type).
+/// Return the type of the file system of an open file (statfs(2), f_type).
 pub fn filesystem(number: RawFd) -> Result<u32, Error> {
     // SAFETY: plain data, which the kernel fills in.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
@@ -36,8 +37,10 @@ pub fn filesystem(number: RawFd) -> Result<u32, Error> {
     }
 }
 
-/// Holds what a folder has by a name, by O_PATH, and follows no link, nor into another mount; only where the kernel need not look into the folder, whose lock
-/// another user's thread may keep. EAGAIN where it must. Before Linux 5.12, and where openat2(2) is refused, it may wait.
+/// Open a folder's entry with O_PATH, without following a symbolic link or entering another mount.
+///
+/// Only if the kernel need not look into the folder, whose lock another user's thread may hold; otherwise EAGAIN.
+/// Before Linux 5.12, and where openat2(2) is refused, it may wait.
 pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // open_how: flags, mode, resolve.
@@ -58,8 +61,8 @@ pub fn hold_known(folder: RawFd, name: &CStr) -> Result<OwnedFd, Error> {
     owned(found).ok_or_else(Error::last_os_error)
 }
 
-/// Closes all descriptors of this process but those `kept`. For a child of ours that ends by _exit: somebody may wait for
-/// the end of what this process would keep open, another such child for one.
+/// Close all descriptors of this process except `kept`. For a child process that ends by _exit: others may wait for the
+/// end of what this process would keep open, and another such child for one descriptor.
 pub(crate) fn close_others(mut kept: Vec<RawFd>) {
     kept.sort_unstable();
     let mut next = 0;
@@ -72,11 +75,11 @@ pub(crate) fn close_others(mut kept: Vec<RawFd>) {
 }
 
 fn close(first: RawFd, last: RawFd) {
-    // SAFETY: numbers only; what is closed belongs to this process alone.
+    // SAFETY: numbers only; the closed descriptors belong to this process alone.
     if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
         return;
     }
-    // Before Linux 5.9.
+    // close_range(2) is missing before Linux 5.9.
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<RawFd> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| (first..=last).contains(number)) {

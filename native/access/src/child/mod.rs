@@ -1,4 +1,4 @@
-//! Processes of our own: what a child gets of us, what it is asked, and its end.
+//! Child processes of gdbheap: what they inherit, what they are asked, and their end.
 
 pub mod apart;
 pub(crate) mod descriptor;

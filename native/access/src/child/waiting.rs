@@ -1,14 +1,14 @@
-//! The end of a child of ours.
+//! Waiting for the end of a child process.
 
 use crate::signals::SignalsHeld;
 
-/// Waits for the end of a child.
+/// Wait for a child to end.
 pub(crate) fn wait(child: i32) {
     // SAFETY: takes numbers, and a null pointer for what is not wanted.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::__WALL) };
 }
 
-/// Has a thread that does nothing else wait for it.
+/// Let a separate thread wait for a child to end.
 pub(crate) fn wait_aside(child: i32) {
     let _held = SignalsHeld::hold();
     let _ = std::thread::Builder::new().name("gdbheap guard".into()).stack_size(64 << 10).spawn(move || wait(child));

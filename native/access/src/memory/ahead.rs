@@ -1,13 +1,13 @@
-//! Memory of ours that is needed soon: of a table larger than the caches each look-up waits for memory, unless it was asked
-//! for some look-ups before.
+//! Prefetching of this process's own memory: a look-up in a table larger than the caches waits for memory, unless the
+//! entry was requested some look-ups earlier.
 #![forbid(unsafe_code)]
 
 use crate::arch::cache;
 
-/// So many look-ups before.
+/// The number of look-ups by which to prefetch ahead.
 pub const SOON: usize = 16;
 
-/// Has the processor fetch one entry, if there is one; nothing waits for it.
+/// Have the processor fetch one entry into its cache, if the entry exists. Does not wait.
 #[inline(always)]
 pub fn fetch<T>(table: &[T], index: usize) {
     if let Some(entry) = table.get(index) {

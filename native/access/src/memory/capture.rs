@@ -1,4 +1,4 @@
-//! A copy of what a process has in its private memory, taken while it stands, so that it can run on while we compute.
+//! A copy of the private memory of a process, taken while it is stopped, so that it can run on while gdbheap computes.
 
 use crate::bytes::{append, range_at, u64_at};
 use crate::error::{Cancelled, Result};
@@ -10,35 +10,35 @@ use std::sync::Arc;
 const PIECE: u64 = 1 << 20;
 const SMALL: u64 = 4 << 10;
 const WORD: u64 = 8;
-/// The unit that a copy leaves out: a stretch without a pointer that is long enough to be data alone.
+/// The unit that a copy leaves out: a stretch of this size without a pointer is long enough to be pure data.
 const UNIT: usize = 64 << 10;
-/// Words that may be sizes: of such a unit they are kept, unless they are more than one byte in so many is.
+/// Words below this may be sizes. Those of a left-out unit are kept, unless they are more than one byte in `KEPT_PART`.
 const SMALL_NUMBER: u64 = 1 << 40;
 const KEPT_PART: usize = 64;
-/// So many words behind a size are read with it.
+/// This many words after a size are kept with it.
 const BEHIND: usize = 2;
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Memory of our own that is there already: touching it for the first time costs more than filling it.
+/// Memory of this process that is already resident: the first touch of a page costs more than filling it.
 pub struct Room {
     start: usize,
     size: usize,
 }
 
-// SAFETY: the mapping is written by `Capture::take` alone, in disjoint pieces, and only read afterwards.
+// SAFETY: only `Capture::take` writes to the mapping, in disjoint pieces, and afterwards it is only read.
 unsafe impl Send for Room {}
 // SAFETY: as above.
 unsafe impl Sync for Room {}
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody has a reference into it any more.
+        // SAFETY: the mapping belongs to this value, and nothing has a reference into it any more.
         unsafe { libc::munmap(self.start as *mut _, self.size) };
     }
 }
 
 impl Room {
-    /// `size` bytes; an error where there are none.
+    /// Allocate `size` bytes; an error if there is not enough memory.
     pub fn new(size: usize) -> Result<Room> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let size = size.max(SMALL as usize);
@@ -48,7 +48,7 @@ impl Room {
             return Err(std::io::Error::last_os_error().into());
         }
         let room = Room { start: start as usize, size };
-        // SAFETY: advice about our own mapping. Where a kernel does not know it, the pages come when written.
+        // SAFETY: advice about this mapping. A kernel that does not know it provides the pages when they are written.
         unsafe {
             libc::madvise(start_of(&room), size, libc::MADV_HUGEPAGE);
             libc::madvise(start_of(&room), size, MADV_POPULATE_WRITE);
@@ -56,11 +56,11 @@ impl Room {
         Ok(room)
     }
 
-    /// Gives the kernel back what lies behind the first `used` bytes.
+    /// Return to the kernel what follows the first `used` bytes.
     fn give_back(&self, used: usize) {
         let used = used.next_multiple_of(SMALL as usize);
         if used < self.size {
-            // SAFETY: nothing of the room behind `used` is read or written any more.
+            // SAFETY: nothing of the room after `used` is read or written any more.
             unsafe { libc::madvise((self.start + used) as *mut _, self.size - used, libc::MADV_DONTNEED) };
         }
     }
@@ -70,7 +70,7 @@ fn start_of(room: &Room) -> *mut libc::c_void {
     room.start as *mut _
 }
 
-/// A stretch of addresses and where its bytes are in the room; None: all of them are zeros.
+/// A stretch of addresses, and where its bytes are in the room; None if all of them are zeros.
 #[derive(Clone, Copy)]
 struct Run {
     start: u64,
@@ -78,9 +78,9 @@ struct Run {
     place: Option<usize>,
 }
 
-/// A copy to make. `ranges`: the mappings, and `stretches`: the parts of them that have bytes to copy, both
-/// ascending and disjoint. `known`: where a pointer may lead. `read` fills a prefix of a buffer with the bytes at an
-/// address. `is_over`: the process was let go, so that nothing more is to be read.
+/// A copy to make. `ranges`: the mappings. `stretches`: the parts of them with bytes to copy. Both are ascending and
+/// disjoint. `known`: where pointers may point. `read`: fills a prefix of a buffer with the bytes at an address.
+/// `is_over`: the process was released, so nothing more may be read.
 pub(crate) struct Order<'a, R, O> {
     pub(crate) ranges: &'a [(u64, u64)],
     pub(crate) stretches: &'a [(u64, u64)],
@@ -89,7 +89,7 @@ pub(crate) struct Order<'a, R, O> {
     pub(crate) is_over: O,
 }
 
-/// A unit that was left out because it has no pointers, and where in the room the words of it are that were kept.
+/// A unit that was left out because it has no pointers, and the place in the room of those of its words that were kept.
 #[derive(Clone, Copy)]
 struct Blank {
     start: u64,
@@ -101,7 +101,7 @@ struct Blank {
 /// The address of a word, and the word.
 type Kept = [u64; 2];
 
-/// One worker's part of a copy, in no order.
+/// One worker's part of a copy, unordered.
 #[derive(Default)]
 struct Part {
     buffer: Vec<u8>,
@@ -109,21 +109,21 @@ struct Part {
     blank: Vec<Blank>,
 }
 
-/// The copied bytes. No run has bytes that could not be read or were left out.
+/// The copied bytes. Bytes that could not be read or were left out are in no run.
 pub(crate) struct Capture {
     covered: Vec<(u64, u64)>,
     runs: Vec<Run>,
     /// Ascending.
     blank: Vec<Blank>,
-    /// Whether the process was let go before all was copied.
+    /// Whether the process was released before everything was copied.
     pub(crate) is_cut: bool,
     room: Arc<Room>,
 }
 
 impl Capture {
-    /// Copies what is ordered, or all but what holds no pointers where there is not room enough for all. A process that is
-    /// let go meanwhile leaves a part. None where there is not room enough, or not even the ends of all mappings were
-    /// copied by then.
+    /// Copy what is ordered. If the room is too small for everything, leave out what holds no pointers. If the process
+    /// is released meanwhile, keep what was copied. Returns None if the room is too small even so, or if not even the
+    /// ends of all mappings were copied before the release.
     pub(crate) fn take<R, O>(task: &Task<'_>, order: &Order<'_, R, O>, room: Arc<Room>) -> Result<Option<Capture>>
     where
         R: Fn(u64, &mut [u8]) -> usize + Sync,
@@ -139,7 +139,7 @@ impl Capture {
                 true => part.copy(&room, piece, order),
                 false => part.pick(&room, piece, order, &used),
             }
-            // Bytes that were read when the process was just let go are not believed.
+            // Bytes that were read while the process was being released are not trusted.
             if (order.is_over)() {
                 part.runs.truncate(runs);
                 part.blank.truncate(blank);
@@ -161,7 +161,7 @@ impl Capture {
         Ok(Some(joined(parts, Capture { covered, runs, blank, is_cut, room })))
     }
 
-    /// Fills the prefix of `buffer` that was copied; its length, or None where `address` was not to be copied.
+    /// Fill the prefix of `buffer` that was copied. Return its length, or None if `address` was not to be copied.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         range_at(&self.covered, address)?;
         let mut done = 0;
@@ -174,12 +174,12 @@ impl Capture {
         Some(done)
     }
 
-    /// Bytes that were left out, because there are no pointers among them.
+    /// Return the number of bytes that were left out because they contain no pointers.
     pub(crate) fn left_out(&self) -> u64 {
         self.blank.iter().map(|blank| blank.end - blank.start).sum()
     }
 
-    /// How many bytes from `address` on were left out; 0 where it was not.
+    /// Return how many bytes from `address` on were left out; 0 if it was not left out.
     pub(crate) fn left_out_at(&self, address: u64) -> u64 {
         self.blank_at(address).map_or(0, |blank| blank.end - address)
     }
@@ -193,7 +193,7 @@ impl Capture {
         match run.place {
             Some(place) => {
                 let from = self.room.start + place + (address - run.start) as usize;
-                // SAFETY: the run lies in the room, which lives as long as this.
+                // SAFETY: the run lies in the room, which lives as long as this value.
                 buffer[..size].copy_from_slice(unsafe { std::slice::from_raw_parts(from as *const u8, size) });
             }
             None => buffer[..size].fill(0),
@@ -208,7 +208,7 @@ impl Capture {
 
     fn kept_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         let Some(Blank { place, count, .. }) = self.blank_at(address).copied() else { return 0 };
-        // SAFETY: as many words were stored there, aligned, in the room, which lives as long as this.
+        // SAFETY: that many aligned words were stored there in the room, which lives as long as this value.
         let kept = unsafe { std::slice::from_raw_parts((self.room.start + place) as *const Kept, count) };
         let index = kept.partition_point(|[start, _]| start + WORD <= address);
         let Some([start, word]) = kept.get(index).filter(|[start, _]| *start <= address) else { return 0 };
@@ -219,9 +219,9 @@ impl Capture {
     }
 }
 
-/// The pieces of all stretches, each with how far it is from the nearer end of its mapping, and how many bytes they have. Both
-/// ends of each mapping come first: a heap grows up and mappings are made downwards, so that the oldest memory, with the
-/// types and names of a program, lies at one of its ends.
+/// Return the pieces of all stretches, each with its distance from the nearer end of its mapping, and the sum of their
+/// bytes. Both ends of each mapping come first: a heap grows up and mappings are added downwards, so the oldest memory,
+/// with the types and names of a program, lies at one of the ends.
 fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
     let (mut pieces, mut place) = (Vec::new(), 0);
     for (start, end) in order.stretches {
@@ -240,20 +240,20 @@ fn pieces<R, O>(order: &Order<'_, R, O>) -> (Vec<(u64, Run)>, usize) {
 }
 
 impl Part {
-    /// Reads a piece into its place in the room.
+    /// Read a piece into its place in the room.
     fn copy<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>)
     where
         R: Fn(u64, &mut [u8]) -> usize,
     {
         let (size, place) = ((piece.end - piece.start) as usize, piece.place.unwrap_or(0));
-        // SAFETY: pieces are disjoint and lie in the room, which nobody reads before all of them are filled.
+        // SAFETY: pieces are disjoint and lie in the room, which nothing reads before all of them are filled.
         let bytes = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, size) };
         for (start, end) in read_pieces(&order.read, piece.start, bytes) {
             self.runs.push(Run { start, end, place: Some(place + (start - piece.start) as usize) });
         }
     }
 
-    /// Reads a piece, and stores what may hold pointers of it, as long as there is room.
+    /// Read a piece, and store the parts that may hold pointers, as long as there is room.
     fn pick<R, O>(&mut self, room: &Room, piece: &Run, order: &Order<'_, R, O>, used: &AtomicUsize)
     where
         R: Fn(u64, &mut [u8]) -> usize,
@@ -284,28 +284,28 @@ impl Part {
         self.runs.extend(store(room, used, unit).map(|place| Run { start: at, end, place: Some(place) }));
     }
 
-    /// The bytes that this takes of memory beside the room.
+    /// Return the bytes of memory that this takes in addition to the room.
     fn bytes(&self) -> usize {
         std::mem::size_of_val(&*self.runs) + std::mem::size_of_val(&*self.blank)
     }
 }
 
-/// Stores bytes in the room; where they are. None where it is full, which `used` then says.
+/// Store bytes in the room and return their place; None if the room is full, which shows in `used`.
 fn store(room: &Room, used: &AtomicUsize, bytes: &[u8]) -> Option<usize> {
     let size = bytes.len().next_multiple_of(WORD as usize);
     let place = used.fetch_add(size, Ordering::Relaxed);
     if place + size > room.size {
         return None;
     }
-    // SAFETY: what was taken of the room is the caller's alone, and nobody reads before all is stored.
+    // SAFETY: the taken part of the room belongs to the caller alone, and nothing reads before everything is stored.
     let stored = unsafe { std::slice::from_raw_parts_mut((room.start + place) as *mut u8, bytes.len()) };
     stored.copy_from_slice(bytes);
     Some(place)
 }
 
-/// The words to keep of a unit in which no word leads to a known range; None where one does, or too many are to be kept. A
-/// small number may be the size of a chunk, which is read with the words beside it. Some allocators have bits of their own
-/// above those of an address.
+/// Return the words to keep of a unit in which no word points to a known range; None if one does, or if too many must
+/// be kept. A small number may be the size of a chunk, and is read together with the words next to it. Some allocators
+/// store bits above those of an address.
 fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec<Kept>> {
     let (first, last) = (known.first()?.0, known.last()?.1);
     let address_bits = last.checked_next_power_of_two().map_or(u64::MAX, |end| end - 1);
@@ -317,7 +317,7 @@ fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec
         if (first..last).contains(&address) && range_at(known, address).is_some() {
             return None;
         }
-        // A size may be the last word of the unit before, or the first word of the one behind.
+        // A size may be the last word of the unit before, or the first word of the next one.
         if index == 0 || index + 1 == count || (word != 0 && word < SMALL_NUMBER) {
             let end = (index + 1 + BEHIND).min(count);
             let near = next.max(index.saturating_sub(1))..end;
@@ -328,7 +328,7 @@ fn without_pointers(start: u64, unit: &[u8], known: &[(u64, u64)]) -> Option<Vec
     (kept.len() <= unit.len() / KEPT_PART).then_some(kept)
 }
 
-/// A capture of the parts of all workers, in order.
+/// Join the parts of all workers into a capture, in order.
 fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     let mut runs = Vec::new();
     for part in parts {
@@ -347,12 +347,12 @@ fn joined(parts: Vec<Part>, mut into: Capture) -> Capture {
     into
 }
 
-/// Memory that the process shares and that was not copied. Stopping one of its writers would not hold it still, so it is
-/// read while the process runs.
+/// Memory that the process shares with others, which was not copied. Stopping one of its writers would not freeze it,
+/// so it is read while the process runs.
 pub(crate) struct SharedMemory {
-    /// `/proc/PID/mem`: its descriptor belongs to this process alone, whoever gets the number later.
+    /// `/proc/PID/mem`. Its descriptor belongs to this process only, even if the id is reused later.
     mem: RunningMemory,
-    /// Ascending, disjoint.
+    /// Ascending and disjoint.
     pub(crate) ranges: Vec<(u64, u64)>,
     /// An address that could be read while the process was stopped.
     pub(crate) witness: u64,
@@ -364,7 +364,7 @@ impl SharedMemory {
         SharedMemory { mem, ranges, witness, lost: AtomicBool::new(false) }
     }
 
-    /// Fills the prefix of `buffer` that can be read; its length, or None where `address` is not in these ranges.
+    /// Fill the prefix of `buffer` that can be read. Return its length, or None if `address` is not in these ranges.
     pub(crate) fn fill(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         let index = self.ranges.partition_point(|(_, end)| *end <= address);
         let (_, end) = self.ranges.get(index).filter(|(start, _)| *start <= address)?;
@@ -376,13 +376,13 @@ impl SharedMemory {
         Some(done)
     }
 
-    /// Whether the process ended before all that was asked for had been read.
+    /// Return whether the process ended before everything requested was read.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-/// Reads all that is there, page by page where something is missing; the ranges of what is there.
+/// Read everything that is present, page by page after a gap. Return the ranges that are present.
 fn read_pieces(read: impl Fn(u64, &mut [u8]) -> usize, start: u64, bytes: &mut [u8]) -> Vec<(u64, u64)> {
     let (mut there, mut done) = (Vec::new(), 0);
     while done < bytes.len() {
@@ -407,7 +407,7 @@ mod tests {
 
     const START: u64 = 1 << 30;
 
-    /// A byte of each word says where it is; every second unit has a pointer, every third a small number.
+    /// A byte of each word encodes its address; every second unit has a pointer, every third a small number.
     fn word_at(address: u64) -> u64 {
         let unit = (address - START) / UNIT as u64;
         match (unit, address % UNIT as u64) {
@@ -424,7 +424,7 @@ mod tests {
         buffer.len()
     }
 
-    /// A copy of [START, START + size) into so much room; it ends after `most` reads.
+    /// Copy [START, START + size) into a room of this size; the process is released after `most` reads.
     fn taken(size: u64, room: usize, most: u64) -> Option<Capture> {
         taken_of(word_at, size, room, most)
     }
@@ -467,7 +467,7 @@ mod tests {
         assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
     }
 
-    /// Words of which nearly as many may be sizes as are kept of a unit.
+    /// Return a word of a unit with nearly as many possible sizes as a left-out unit may keep.
     fn small_at(address: u64) -> u64 {
         if address / 8 % (UNIT as u64 / 8) % 33 == 5 {
             7

@@ -1,9 +1,9 @@
-//! Whether a process that was stopped still stands.
+//! Whether a stopped process is still stopped.
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Closed before the target is let go: a byte was read in time if the gate is found open afterwards.
+/// A gate that is closed before the target is released: a byte was read in time if the gate is open afterwards.
 #[derive(Default)]
 pub struct Gate {
     closed: AtomicBool,
@@ -15,7 +15,7 @@ impl Gate {
         !self.closed.load(Ordering::SeqCst)
     }
 
-    /// Counts a read that came too late.
+    /// Count a read that came too late.
     pub(crate) fn miss(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
     }

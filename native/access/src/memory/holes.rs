@@ -1,4 +1,4 @@
-//! Where a file has no data: reading that costs time, for nothing but zeros.
+//! Holes in files. Reading them costs time and gives only zeros.
 
 use crate::child::apart::{ask, LONGEST};
 use std::fs::File;
@@ -7,15 +7,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
-/// A shorter hole is read as the data beside it.
+/// A shorter hole is read like the data around it.
 const SMALLEST: u64 = 256 << 10;
-/// Holes of one file at most: what lies behind them is read.
+/// The most holes of one file. Whatever follows them is read.
 const MOST: usize = 1 << 16;
 const BLOCK: u64 = 512;
 
-/// The holes [from, to) of each file, ascending; none where the system does not know them. The kernel takes the lock of
-/// a file for that, which whoever may read it can keep: a child asks, and those of all are unknown where it is blocked.
-/// `hasty`: it is given up early.
+/// Return the holes [from, to) of each file, ascending; none if the system does not know them. For this, the kernel
+/// takes the lock of the file, which anyone who may read the file can hold. So a child process asks; if it is blocked,
+/// no file has known holes. `hasty`: give up early.
 pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     let sparse: Vec<(usize, u64)> =
         files.iter().enumerate().filter_map(|(index, file)| Some((index, sparse_size(file)?))).collect();
@@ -37,7 +37,7 @@ pub(crate) fn holes_of(files: &[File], hasty: bool) -> Vec<Vec<(u64, u64)>> {
     found
 }
 
-/// The parts [from, to) of a file that are no holes, the first `most` of them. A child asks as well.
+/// Return the parts [from, to) of a file that are not holes, at most `most`. A child process asks here as well.
 /// ETIMEDOUT if the kernel blocks it.
 pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
     let size = file.metadata()?.size();
@@ -46,7 +46,7 @@ pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
         while at < size && found.len() < 2 * most {
             match seek(file, at, libc::SEEK_DATA).and_then(|from| Ok((from, seek(file, from, libc::SEEK_HOLE)?))) {
                 Ok((from, to)) => found.extend([from, to]),
-                // No data behind it.
+                // There is no data after this.
                 Err(libc::ENXIO) => break,
                 Err(_) => return Vec::new(),
             }
@@ -57,7 +57,7 @@ pub fn data_of(file: &File, most: usize) -> Result<Vec<(u64, u64)>, Error> {
     Ok(told?.chunks_exact(2).map(|part| (part[0], part[1])).collect())
 }
 
-/// The size of a file that has fewer blocks.
+/// Return the size of a file that has fewer blocks than its size needs; None for others.
 fn sparse_size(file: &File) -> Option<u64> {
     let status = file.metadata().ok()?;
     let stored = status.blocks().saturating_mul(BLOCK).saturating_add(SMALLEST);
@@ -70,7 +70,7 @@ fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
         let Some(from) = seek(file, at, libc::SEEK_HOLE).ok().filter(|from| *from < size) else { break };
         at = match seek(file, from, libc::SEEK_DATA) {
             Ok(next) => next,
-            // No data behind it: the hole ends with the file.
+            // There is no data after it: the hole ends with the file.
             Err(libc::ENXIO) => size,
             Err(_) => break,
         };
@@ -79,10 +79,10 @@ fn find(file: &File, size: u64) -> Vec<(u64, u64)> {
     found
 }
 
-/// The first hole or data at or behind an offset, or the number of the error.
+/// Return the offset of the first hole or data at or after `from`, or the errno.
 fn seek(file: &File, from: u64, what: libc::c_int) -> Result<u64, i32> {
     let from = libc::off_t::try_from(from).map_err(|_| libc::EOVERFLOW)?;
-    // SAFETY: this moves the position of a descriptor that is read by offsets alone.
+    // SAFETY: this moves the position of a descriptor that is only read at explicit offsets.
     let found = unsafe { libc::lseek(file.as_raw_fd(), from, what) };
     u64::try_from(found).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
@@ -101,7 +101,7 @@ mod tests {
         assert!(file.write_at(&piece, 0).is_ok() && file.write_at(&piece, 8 * mib).is_ok());
         assert!(file.set_len(1 << 40).is_ok());
         let found = holes_of(&[file], false).remove(0);
-        // A file system that knows no holes has none.
+        // A file system without holes reports none.
         let is_data = |(from, to): &(u64, u64)| [0, 8 * mib].iter().any(|at| (from..to).contains(&at));
         assert!(found.is_empty() || found.len() == 2 && found[1].1 == 1 << 40 && !found.iter().any(is_data));
         assert!(holes_of(&[File::open("/proc/self/maps").expect("our own")], true)[0].is_empty());

@@ -1,4 +1,4 @@
-//! The bytes of a target: where they are, which pages of them are there, and how they are read.
+//! The bytes of a target: where they are, which pages are present, and how they are read.
 
 pub mod ahead;
 pub(crate) mod capture;

@@ -1,7 +1,7 @@
-//! Which pages of an address space are there: present, swapped out, or the kernel's shared zero page.
+//! The state of the pages of an address space: present, swapped out, or the kernel's shared zero page.
 //!
-//! A page in none of the runs is not there. Zero pages are present for the MMU, but the kernel does not count
-//! them in Rss (`vm_normal_page`), and neither do we.
+//! A page in none of the runs is absent. Zero pages are present for the MMU, but the kernel does not count them in Rss
+//! (`vm_normal_page`), and neither does gdbheap.
 
 use crate::error::{Error, Result};
 use crate::machine::PageSize;
@@ -22,11 +22,11 @@ pub struct Run {
     pub state: u8,
 }
 
-/// The runs of pages that are there, sorted and disjoint.
+/// The runs of pages that are not absent, sorted and disjoint.
 pub struct Pages {
     pub page: PageSize,
     pub runs: Vec<Run>,
-    /// The parts of them that the kernel maps by huge pages, ascending; None where it does not say.
+    /// The parts of the runs that the kernel maps as huge pages, ascending; None if it does not say.
     pub huge: Option<Vec<(u64, u64)>>,
 }
 
@@ -62,7 +62,7 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 const PAGEMAP_SCAN: u64 = (3 << 30) | ((std::mem::size_of::<PmScanArg>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
-/// As many runs of pages as are asked for in one call.
+/// The number of runs that are requested in one call.
 const REGIONS_AT_ONCE: usize = 4 << 10;
 
 pub(crate) const ENTRY_PRESENT: u64 = 1 << 63;
@@ -80,8 +80,8 @@ impl Collector {
         Collector { page, runs: Vec::new(), huge: Vec::new() }
     }
 
-    /// Adds a run. The kernel has been seen (6.18) to say that it stopped before the last run it gave, and to give
-    /// those again: what is known already is cut off.
+    /// Add a run. A kernel (6.18) has been seen to report that it stopped before the last run it returned, and to
+    /// return that run again; the known part is cut off.
     fn add(&mut self, start: u64, end: u64, state: u8) {
         let start = self.runs.last().map_or(start, |last| start.max(last.end));
         if start >= end {
@@ -122,7 +122,7 @@ impl Collector {
         }
     }
 
-    /// Asks the kernel for runs; before Linux 6.7 it does not know the request (ENOTTY).
+    /// Ask the kernel for runs. Before Linux 6.7 it does not know the request (ENOTTY).
     fn scan(&mut self, file: &File, start: u64, end: u64) -> std::io::Result<()> {
         let mut found = vec![PageRegion::default(); REGIONS_AT_ONCE];
         let wanted = PAGE_IS_PRESENT | PAGE_IS_SWAPPED;
@@ -138,7 +138,7 @@ impl Collector {
                 return_mask: wanted | PAGE_IS_PFNZERO | PAGE_IS_HUGE,
                 ..Default::default()
             };
-            // SAFETY: the argument and the vector that it points to live across the call, with the lengths given.
+            // SAFETY: the argument and the vector that it points to outlive the call, and have the given lengths.
             let count = unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN as _, &mut argument) };
             if count < 0 {
                 let error = std::io::Error::last_os_error();
@@ -174,7 +174,8 @@ impl Collector {
     }
 }
 
-/// Shows the entries of `pagemap` for the pages of a range, as far as there are any, each part with where it starts.
+/// Show the pagemap entries of the pages of a range, in parts, each with the address where it starts. Ends where the
+/// file does.
 pub(super) fn show_entries(
     watcher: &dyn Watcher,
     file: &File,
@@ -202,10 +203,11 @@ pub(super) fn show_entries(
     Ok(())
 }
 
-/// The page frame of the kernel's zero page, learnt from a page of our own; `None` where frames are hidden from us.
+/// Return the page frame number of the kernel's zero page, found by a page of this process; None if the kernel hides
+/// frame numbers.
 fn zero_pfn(page: PageSize) -> Option<u64> {
     let size = page.bytes() as usize;
-    // SAFETY: a fresh private mapping of our own, read once and unmapped; nothing else refers to it.
+    // SAFETY: a new private mapping, read once and unmapped; nothing else refers to it.
     let address = unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let mapped = libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, flags, -1, 0);
@@ -225,7 +227,7 @@ fn zero_pfn(page: PageSize) -> Option<u64> {
 }
 
 impl Pages {
-    /// The index of the first run that ends after `address`.
+    /// Return the index of the first run that ends after `address`.
     #[inline]
     pub(crate) fn first_after(&self, address: u64) -> usize {
         self.runs.partition_point(|run| run.end <= address)
@@ -233,8 +235,8 @@ impl Pages {
 }
 
 impl Pages {
-    /// Page states of the ranges (ascending) from a `pagemap` file: with `scan` the kernel is asked for runs (Linux 6.7),
-    /// without it every page's entry is read.
+    /// Read the page states of the ranges (ascending) from a `pagemap` file. With `scan` the kernel returns runs of
+    /// pages (Linux 6.7); without it, the entry of every page is read.
     pub fn from_pagemap(
         watcher: &dyn Watcher,
         path: &str,
@@ -252,7 +254,7 @@ impl Pages {
             })?;
         } else {
             let (file, zero) = (open_patiently(path.as_ref(), false)?, zero_pfn(page));
-            // Whoever cannot read one cannot read any.
+            // If one entry cannot be read, none can.
             read_at_patiently(path.as_ref(), ranges.first().map_or(0, |(start, _)| page.number(*start) * 8), 8)?;
             for range in ranges {
                 collector.read(watcher, &file, *range, zero)?;
@@ -261,7 +263,7 @@ impl Pages {
         Pages::checked(page, collector.runs, scan.then_some(collector.huge))
     }
 
-    /// Page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
+    /// Build page states from raw pagemap entries (u64, little endian), each part with the address where it starts.
     pub fn from_entries(parts: &[(u64, Vec<u8>)], page: PageSize) -> Result<Pages> {
         let mut collector = Collector::new(page);
         for (start, bytes) in parts {
@@ -270,12 +272,12 @@ impl Pages {
         Pages::checked(page, collector.runs, None)
     }
 
-    /// Page states from runs, which must be ascending and disjoint.
+    /// Build page states from runs, which must be ascending and disjoint.
     pub fn from_runs(runs: Vec<Run>, page: PageSize) -> Result<Pages> {
         Pages::checked(page, runs, None)
     }
 
-    /// `(resident, swapped)` bytes of [start, end).
+    /// Return the `(resident, swapped)` bytes of [start, end).
     #[inline]
     pub fn count(&self, start: u64, end: u64) -> (u64, u64) {
         let (mut resident, mut swapped) = (0, 0);
@@ -290,7 +292,7 @@ impl Pages {
         (resident, swapped)
     }
 
-    /// The runs inside [start, end), cut to it.
+    /// Return the runs inside [start, end), clipped to it.
     pub fn runs_in(&self, start: u64, end: u64) -> impl Iterator<Item = Run> + '_ {
         let runs = self.runs[self.first_after(start)..].iter().take_while(move |run| run.start < end);
         runs.map(move |run| Run { start: run.start.max(start), end: run.end.min(end), state: run.state })

@@ -1,18 +1,18 @@
-//! Words at any place of a target, through a few pages that were read before: links are followed one by one, and most lead
-//! near to where the last one led.
+//! Words anywhere in a target, read through a cache of recently read pages: pointers are followed one by one, and most
+//! point near to the last one's target.
 #![forbid(unsafe_code)]
 
 use crate::memory::space::Space;
 
-/// Bytes that are read at once, and how many such pieces are kept: by a worker, and by who follows links from one end of a
-/// heap to the other.
+/// The bytes that are read at once, and the number of such pieces that are kept: FEW by a worker, MANY by a reader that
+/// follows links across a whole heap.
 const PIECE: u64 = 4 << 10;
 const FEW: usize = 1 << 10;
 const MANY: usize = 1 << 14;
 
 pub struct Reader<'a> {
     space: &'a Space,
-    /// Where each piece begins, and how many of its bytes could be read.
+    /// The start of each piece, and the number of its bytes that could be read.
     pieces: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Reader::keeping(space, FEW)
     }
 
-    /// One that keeps 64 MiB.
+    /// Create a reader that keeps 64 MiB.
     pub fn large(space: &'a Space) -> Reader<'a> {
         Reader::keeping(space, MANY)
     }
@@ -31,7 +31,7 @@ impl<'a> Reader<'a> {
         Reader { space, pieces: vec![(u64::MAX, 0); pieces], bytes: vec![0; pieces * PIECE as usize] }
     }
 
-    /// The bytes from `address` to the end of its piece, as far as they are there.
+    /// Return the bytes from `address` to the end of its piece, up to the first absent one.
     #[inline]
     fn rest(&mut self, address: u64) -> &[u8] {
         let start = address & !(PIECE - 1);
@@ -43,24 +43,24 @@ impl<'a> Reader<'a> {
         bytes[..self.pieces[place].1].get((address - start) as usize..).unwrap_or_default()
     }
 
-    /// So many bytes from `address` on, if all of them can be read.
+    /// Return `N` bytes from `address` on; None if any of them cannot be read.
     #[inline]
     fn near<const N: usize>(&mut self, address: u64) -> Option<[u8; N]> {
         self.rest(address).first_chunk().copied().or_else(|| {
-            // They may lie in two pieces; and a mapping may begin inside what is a piece here, where pages are smaller or a
-            // core was cut.
+            // They may lie in two pieces. A mapping may also begin inside a piece, if pages are smaller or a core was
+            // truncated.
             let mut bytes = [0; N];
             (self.space.fill(address, &mut bytes) == N).then_some(bytes)
         })
     }
 
-    /// The word at `address`, None where it cannot be read.
+    /// Return the word at `address`; None if it cannot be read.
     #[inline]
     pub fn any_word(&mut self, address: u64) -> Option<u64> {
         self.near(address).map(u64::from_le_bytes)
     }
 
-    /// The word at a multiple of eight; None elsewhere, and where it cannot be read.
+    /// Return the word at a multiple of 8; None at other addresses, and if it cannot be read.
     #[inline]
     pub fn word(&mut self, address: u64) -> Option<u64> {
         if address % 8 != 0 {
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         self.near(address).map(u8::from_le_bytes)
     }
 
-    /// Fills `into` with what lies at `address`; how many bytes could be read.
+    /// Fill `into` with the bytes at `address`. Return the number of bytes that could be read.
     pub fn fill(&mut self, address: u64, into: &mut [u8]) -> usize {
         let mut got = 0;
         while got < into.len() {
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
         got
     }
 
-    /// The two bytes at a multiple of two.
+    /// Return the two bytes at a multiple of 2; None at other addresses, and if they cannot be read.
     #[inline]
     pub fn short(&mut self, address: u64) -> Option<u16> {
         if address % 2 != 0 {
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         self.near(address).map(u16::from_le_bytes)
     }
 
-    /// `N` words from a multiple of eight on.
+    /// Return `N` words from a multiple of 8 on; None if any of them cannot be read.
     #[inline]
     pub fn words<const N: usize>(&mut self, address: u64) -> Option<[u64; N]> {
         let mut words = [0; N];
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         Some(words)
     }
 
-    /// The bytes before the first NUL, None where there is none in the first `limit`.
+    /// Return the bytes before the first NUL; None if there is no NUL in the first `limit` bytes.
     pub fn string(&mut self, address: u64, limit: usize) -> Option<Vec<u8>> {
         let mut found = Vec::new();
         while found.len() < limit {
@@ -135,7 +135,7 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * PIECE).map(|at| (at * 7 + at / 251) as u8).collect();
         let path = std::env::temp_dir().join(format!("gdbheap-reader-{}", std::process::id()));
         std::fs::write(&path, &bytes).unwrap();
-        // The second is kept where the first is, and begins and ends inside a piece.
+        // The second segment shares a cache slot with the first, and begins and ends inside a piece.
         let far = 0x10000 + FEW as u64 * PIECE;
         let segments = vec![
             Segment { start: 0x10000, end: 0x10000 + 2 * PIECE, backing: Backing::File { index: 0, offset: 0 } },

@@ -1,4 +1,4 @@
-//! Which pages a process has alone, and which it has together with others.
+//! The pages that a process has alone, and those that it shares with other processes.
 #![forbid(unsafe_code)]
 
 use crate::bytes::u64_at;
@@ -8,17 +8,17 @@ use crate::memory::pages::{show_entries, ENTRY_PRESENT};
 use crate::work::Watcher;
 use std::fs::File;
 
-/// Of an entry of pagemap: no other process maps the page (Documentation/admin-guide/mm/pagemap.rst; Linux 4.2).
+/// A bit of a pagemap entry: no other process maps the page (Documentation/admin-guide/mm/pagemap.rst; Linux 4.2).
 const ENTRY_EXCLUSIVE: u64 = 1 << 56;
 
-/// Pages of private memory that are there, ascending: those that no other process has, and the others.
+/// The present pages of private memory, ascending: `own` pages, which no other process has, and the `shared` ones.
 #[derive(Default)]
 pub struct Sharing {
     pub own: Vec<u64>,
     pub shared: Vec<u64>,
 }
 
-/// Who shares the pages of `ranges`, by a `pagemap` file.
+/// Divide the present pages of `ranges` into own and shared ones, by a `pagemap` file.
 pub fn sharing(watcher: &dyn Watcher, path: &str, ranges: &[(u64, u64)], page: PageSize) -> Result<Sharing> {
     let (file, mut found) = (File::open(path)?, Sharing::default());
     for range in ranges {

@@ -1,8 +1,7 @@
-//! The readable bytes of a target: where each stretch of addresses is read from.
+//! The readable bytes of a target, and where each stretch of addresses is read from.
 //!
-//! A space knows nothing of wrap-around: an address range that would pass 2^64 is absent. Bytes that are in no
-//! segment are absent (a fault with the address); bytes in a segment of zeros are zeros by definition and are never
-//! touched in the target.
+//! A space does not wrap around: an address range that would pass 2^64 is absent. Bytes in no segment are absent (a
+//! fault with the address). Bytes in a segment of zeros are zeros by definition, and are never touched in the target.
 
 use crate::bytes::{append, range_at, read_file};
 use crate::error::{Cancelled, Error, Missing, Result};
@@ -50,7 +49,7 @@ pub enum MappingKind {
     },
     /// Always from the process.
     Process,
-    /// From the process, and only pages that it has: reading another one of shared memory would bring it there.
+    /// From the process, and only pages that it has: reading another page of shared memory would allocate it there.
     Present,
     /// Always from its file.
     File {
@@ -66,35 +65,35 @@ pub struct Mapping {
     pub kind: MappingKind,
 }
 
-/// Reads bytes that only the calling thread can get, as from a debugger's connection.
+/// A reader that only the calling thread can use, such as a debugger's connection.
 pub trait Source: Send + Sync {
-    /// Fills a prefix of `buffer` with the bytes at `address`; returns its length.
+    /// Fill a prefix of `buffer` with the bytes at `address`. Return its length.
     fn read(&self, address: u64, buffer: &mut [u8]) -> usize;
 }
 
-/// The most bytes that a walk over pointers reads at a time.
+/// The most bytes that following pointers reads at a time.
 const SMALL_READ: usize = 512;
-/// The most bytes that are read of a process by way of its file.
+/// The most bytes that are read from a process through its file.
 const SMALL_OF_FILE: usize = 4 << 10;
-/// Bytes whose places are shown at a time.
+/// The number of bytes whose places are shown at a time.
 const PLACES: usize = 1 << 20;
-/// Steps of the search of a range that lead to nothing: so many, and as many for each page that has bytes. From each page
-/// of hostile memory lead steps to all pages behind it.
+/// The number of fruitless steps of a search of a range: a base, and some more for each page that has bytes. In hostile
+/// memory, steps lead from each page to all pages after it.
 const STEPS: u64 = 1 << 18;
 const STEPS_OF_PAGE: u64 = 16;
 
 enum Origin {
     Nothing,
-    /// `shared`: other processes have some of its private pages too, as after fork(). process_vm_readv pins what it
-    /// reads, for which the kernel (5.19 and later) makes the process a copy of its own; /proc/PID/mem does not.
+    /// `shared`: other processes share some of its private pages, as after fork(). process_vm_readv pins what it reads,
+    /// for which the kernel (5.19 and later) gives the process its own copy; /proc/PID/mem does not.
     Process {
         process: ProcessFolder,
         mem: Option<File>,
         shared: bool,
-        /// Closed when the process was let go: what was read then is not believed.
+        /// Closed when the process is released: what is read after that is not trusted.
         gate: Option<Arc<Gate>>,
     },
-    /// A process that nobody holds, whose number may be another's by now: its own file is always its own.
+    /// A process that nobody holds, whose id may be reused. Its open file always belongs to it.
     Running(RunningMemory),
     Remote(Box<dyn Source>),
 }
@@ -102,7 +101,8 @@ enum Origin {
 pub struct Space {
     pub machine: Machine,
     segments: Vec<Segment>,
-    /// The ranges of all segments, and of those that are not zeros by definition; both ascending and joined.
+    /// The ranges of all segments, and of those that are not zeros by definition. Both are ascending, and adjacent
+    /// ranges are merged.
     covered: Vec<(u64, u64)>,
     backed: Vec<(u64, u64)>,
     files: Vec<File>,
@@ -114,7 +114,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// The size of the target's pages.
+    /// Return the size of the target's pages.
     #[inline]
     pub fn page(&self) -> PageSize {
         self.machine.page
@@ -125,7 +125,7 @@ impl Space {
         (index < self.segments.len() && self.segments[index].start <= address).then_some(index)
     }
 
-    /// Reads the prefix of [address, address + buffer) that is there; returns its length.
+    /// Read the present prefix of [address, address + buffer). Return its length.
     pub fn fill(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut done = 0;
         let Some(mut index) = self.segment_at(address) else { return 0 };
@@ -157,7 +157,8 @@ impl Space {
     fn file_bytes(&self, index: u32, offset: u64, buffer: &mut [u8]) -> usize {
         let Some(file) = self.files.get(index as usize) else { return 0 };
         let got = read_file(file, offset, buffer);
-        // The kernel fills the last page of a mapped file with zeros. (A cut core's segments end where the file does.)
+        // The kernel fills up the last page of a mapped file with zeros. (The segments of a truncated core end where
+        // the file does.)
         let tail = (offset.wrapping_add(got as u64).wrapping_neg() % self.machine.page.bytes()) as usize;
         let end = buffer.len().min(got + tail);
         buffer[got..end].fill(0);
@@ -174,14 +175,15 @@ impl Space {
         }
     }
 
-    /// The prefix of `buffer` that needs no stopped process; None before it was copied, and where nothing of it was.
+    /// Fill the prefix of `buffer` that can be read without stopping the process. None if nothing was copied yet, or
+    /// this was not.
     fn copied_bytes(&self, address: u64, buffer: &mut [u8]) -> Option<usize> {
         let copied = self.copy.get()?.fill(address, buffer);
         copied.or_else(|| self.uncopied.get()?.fill(address, buffer))
     }
 
-    /// The prefix of `buffer` that was read while the process stood. As long as we hold it, small pieces come from pages
-    /// that are read whole.
+    /// Fill the prefix of `buffer` that was read while the process was stopped. During our own stop, small reads come
+    /// from pages that are read whole and cached.
     fn live_bytes(&self, address: u64, buffer: &mut [u8]) -> usize {
         let is_small = buffer.len() <= SMALL_READ && self.is_held();
         if is_small && self.recent.fill(address, buffer, |page, bytes| self.timely_bytes(page, bytes)) {
@@ -190,7 +192,7 @@ impl Space {
         self.timely_bytes(address, buffer)
     }
 
-    /// Whether the process stands because we hold it.
+    /// Return whether the process is stopped by us.
     fn is_held(&self) -> bool {
         matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if gate.is_open())
     }
@@ -210,29 +212,30 @@ impl Space {
             Origin::Running(memory) => return memory.read(address, buffer),
             _ => return 0,
         };
-        // What is small is read as fast from the file, and who waits there for the lock of the memory map can be killed.
+        // Small reads are as fast from the file, and a thread that waits there for the lock of the memory map can be
+        // killed.
         let is_small = buffer.len() <= SMALL_OF_FILE;
         if let Some(file) = mem.as_ref().filter(|_| *shared || is_small) {
             return read_file(file, address, buffer);
         }
         let got = read_process(process.pid(), address, buffer);
         match mem {
-            // Mappings without PROT_READ are refused to process_vm_readv, not to /proc/PID/mem.
+            // process_vm_readv refuses mappings without PROT_READ; /proc/PID/mem does not.
             Some(file) if got < buffer.len() => got + read_file(file, address + got as u64, &mut buffer[got..]),
             _ => got,
         }
     }
 
-    /// Whether the process was let go.
+    /// Return whether the process was released.
     fn is_over(&self) -> bool {
         matches!(&self.origin, Origin::Process { gate: Some(gate), .. } if !gate.is_open())
     }
 
-    /// Whether what was just read of a process was read while it stood; counts it if not.
+    /// Return whether the last read of a process happened while it was stopped; count it if not.
     fn was_in_time(&self) -> bool {
         let gate = match &self.origin {
             Origin::Process { gate: Some(gate), .. } => gate,
-            // Nobody of us keeps its number from being another's.
+            // Nothing prevents the reuse of the id.
             Origin::Process { process, .. } => return process.is_there(),
             _ => return true,
         };
@@ -243,7 +246,7 @@ impl Space {
         open
     }
 
-    /// Reads all of it, or says where the first byte is missing.
+    /// Fill the whole buffer, or return the address of the first absent byte.
     pub fn exact(&self, address: u64, buffer: &mut [u8]) -> Result<(), Missing> {
         let got = self.fill(address, buffer);
         if got < buffer.len() {
@@ -259,7 +262,7 @@ impl Space {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Reads records of `size` bytes at many addresses into `out`; the answer tells which could be read.
+    /// Read records of `size` bytes at many addresses into `out`. Return which of them could be read.
     pub fn many(&self, addresses: &[u64], size: usize, out: &mut [u8]) -> Vec<bool> {
         let mut good = vec![false; addresses.len()];
         for (batch, addresses) in addresses.chunks(512).enumerate() {
@@ -292,29 +295,31 @@ impl Space {
         let remote: Vec<libc::iovec> =
             addresses.iter().map(|address| libc::iovec { iov_base: *address as *mut _, iov_len: size }).collect();
         let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-        // SAFETY: the kernel writes at most `out.len()` bytes into `out`; remote addresses are only read, elsewhere.
+        // SAFETY: the kernel writes at most `out.len()` bytes into `out`; the remote addresses are only read, in
+        // another process.
         let got = unsafe { libc::process_vm_readv(process.pid(), &local, 1, remote.as_ptr(), remote.len() as u64, 0) };
         self.read.fetch_add(got.max(0) as u64, Ordering::Relaxed);
         got == out.len() as isize && self.was_in_time()
     }
 
-    /// Whether every byte of [address, address + size) is in a segment.
+    /// Return whether every byte of [address, address + size) is in a segment.
     pub fn covers(&self, address: u64, size: u64) -> bool {
         address.checked_add(size).is_some() && self.prefix(address, size) == size
     }
 
-    /// The next address at or after `address` that can be read and is not zero by definition.
+    /// Return the first address at or after `address` that is in a segment and not zero by definition; None if there is
+    /// none.
     pub fn next_backed(&self, address: u64) -> Option<u64> {
         let index = self.backed.partition_point(|(_, end)| *end <= address);
         self.backed.get(index).map(|(start, _)| (*start).max(address))
     }
 
-    /// How many bytes of [start, end) are in segments.
+    /// Return how many bytes of [start, end) are in segments.
     pub fn covered_bytes(&self, start: u64, end: u64) -> u64 {
         bytes_in(&self.covered, start, end)
     }
 
-    /// The steps that a search of [start, end) may take in vain.
+    /// Return the steps of a search of [start, end), limited to a number of fruitless ones.
     pub fn steps<'a>(&self, watcher: &'a dyn Watcher, start: u64, end: u64) -> Steps<'a> {
         Steps::new(watcher, self.vain_steps(start, end))
     }
@@ -324,13 +329,13 @@ impl Space {
         pages.saturating_mul(STEPS_OF_PAGE).saturating_add(STEPS)
     }
 
-    /// How many bytes of [start, end) are not zeros by definition.
+    /// Return how many bytes of [start, end) are not zeros by definition.
     pub fn backed_bytes(&self, start: u64, end: u64) -> u64 {
         bytes_in(&self.backed, start, end)
     }
 
-    /// Shows what is there of [start, end), in windows of `bytes`' size from multiples of eight on. Addresses that nothing
-    /// backs cost nothing, however many a mapping claims to have.
+    /// Show what is present of [start, end), in windows of the size of `bytes`, from multiples of 8 on. Addresses
+    /// without backing cost nothing, however many a mapping claims to have.
     pub fn show(&self, start: u64, end: u64, bytes: &mut [u8], mut look: impl FnMut(u64, &[u8])) {
         let _ = self.try_show(start, end, bytes, |at, piece| {
             look(at, piece);
@@ -338,7 +343,7 @@ impl Space {
         });
     }
 
-    /// The same, until `look` says not to go on.
+    /// Do the same as `show`, until `look` returns an error.
     pub fn try_show(
         &self,
         start: u64,
@@ -354,7 +359,7 @@ impl Space {
             let size = (end - next).min(bytes.len() as u64) as usize;
             let got = self.fill_words(next, &mut bytes[..size]);
             look(next, &bytes[..got])?;
-            // What cannot be read is passed over: a page after what could be, else as much as was asked for.
+            // Skip what cannot be read: the page after a partial read, else the whole window.
             let is_cut = got > 0 && got < size;
             let step = if is_cut { (page.number(got as u64) + 1) * page.bytes() } else { size as u64 };
             at = next.saturating_add(step);
@@ -362,8 +367,8 @@ impl Space {
         Ok(())
     }
 
-    /// Shows each multiple of eight in [start, end) that is not zero by definition with the bytes from there on, where at
-    /// least `size` are there. What nothing backs costs nothing.
+    /// Show each multiple of 8 in [start, end) that is not zero by definition, with the bytes from there on, if at
+    /// least `size` bytes are present. Addresses without backing cost nothing.
     pub fn show_places(
         &self,
         watcher: &dyn Watcher,
@@ -388,7 +393,7 @@ impl Space {
         Ok(())
     }
 
-    /// As `fill`, with zeros for what was left out of the copy: there are no pointers in it.
+    /// Do the same as `fill`, with zeros for what was left out of the copy, because there are no pointers in it.
     pub fn fill_words(&self, address: u64, buffer: &mut [u8]) -> usize {
         let mut got = self.fill(address, buffer);
         while got < buffer.len() {
@@ -403,12 +408,12 @@ impl Space {
         got
     }
 
-    /// How many bytes from `address` on were left out of the copy, because there are no pointers in them.
+    /// Return how many bytes from `address` on were left out of the copy because they contain no pointers.
     pub fn left_out_at(&self, address: u64) -> u64 {
         self.copy.get().map_or(0, |copy| copy.left_out_at(address))
     }
 
-    /// How many bytes of [at, end) are missing after the first `got`, which are there, although they are backed.
+    /// Return how many bytes after the first `got` of [at, end) are backed but could not be read.
     pub fn unread_after(&self, at: u64, got: u64, end: u64) -> u64 {
         let next = at.saturating_add(got);
         if next < end && self.left_out_at(next) == 0 && self.segment_at(next).is_some() {
@@ -418,7 +423,8 @@ impl Space {
         }
     }
 
-    /// Work that reads this space; `total`: what it reports as done in the end, None where nothing is counted.
+    /// Return a task that reads this space. `total`: what it will have reported as done in the end; None if nothing is
+    /// counted.
     pub fn task<'a>(&self, watcher: &'a dyn Watcher, total: Option<u64>) -> Task<'a> {
         Task { watcher, total, inline: matches!(self.origin, Origin::Remote(_)) }
     }
@@ -429,7 +435,7 @@ impl Space {
         if segments.windows(2).any(|pair| pair[0].end > pair[1].start) {
             return Err(Error::invalid("segments overlap"));
         }
-        // A pipe that was put in a file's place is not waited for.
+        // Do not wait for a pipe that was put in the place of a file.
         let open = |path: &String| File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let opened = files.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
         let holes = holes_of(&opened, !matches!(origin, Origin::Nothing));
@@ -445,20 +451,20 @@ impl Space {
     }
 }
 
-/// How many bytes of [start, end) are in ranges, which ascend.
+/// Return how many bytes of [start, end) are in the ranges, which ascend.
 fn bytes_in(ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
     let inside = ranges[ranges.partition_point(|range| range.1 <= start)..].iter().take_while(|range| range.0 < end);
     inside.map(|range| range.1.min(end) - range.0.max(start)).sum()
 }
 
-/// The ranges of some of the segments, which ascend; those that touch as one.
+/// Return the ranges of some of the segments, which ascend; adjacent ones are merged.
 fn joined(segments: &[Segment], is_meant: impl Fn(&Segment) -> bool) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     segments.iter().filter(|one| is_meant(one)).for_each(|one| append(&mut found, one.start, one.end));
     found
 }
 
-/// Cuts a segment where its file has a hole, which is zeros by definition. `holes`: of each file.
+/// Cut a segment at the holes of its file, which are zeros by definition. `holes`: of each file.
 fn without_holes(segment: Segment, holes: &[Vec<(u64, u64)>]) -> Vec<Segment> {
     let Segment { start, end, backing: Backing::File { index, offset } } = segment else { return vec![segment] };
     let Some((holes, last)) = holes.get(index as usize).zip(offset.checked_add(end - start)) else {
@@ -482,14 +488,15 @@ fn without_holes(segment: Segment, holes: &[Vec<(u64, u64)>]) -> Vec<Segment> {
     cut
 }
 
-/// As many bytes as can be read from `address` on.
+/// Read bytes of a process from `address` on. Return how many could be read.
 pub(crate) fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
     let mut done = 0;
     while done < buffer.len() {
         let rest = &mut buffer[done..];
         let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
         let remote = libc::iovec { iov_base: (address + done as u64) as *mut _, iov_len: rest.len() };
-        // SAFETY: the kernel writes at most `rest.len()` bytes into `rest`; the remote address is only read, elsewhere.
+        // SAFETY: the kernel writes at most `rest.len()` bytes into `rest`; the remote address is only read, in another
+        // process.
         let got = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
         if got <= 0 {
             break;
@@ -499,7 +506,8 @@ pub(crate) fn read_process(pid: i32, address: u64, buffer: &mut [u8]) -> usize {
     done
 }
 
-/// Cuts a private mapping by what its pages say: in memory, or still what the file (or nothing) holds.
+/// Divide a private mapping by the state of its pages: read from the process, or still `absent` (from the file, or
+/// zeros).
 fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing, out: &mut Vec<Segment>) {
     let mut at = start;
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
@@ -519,7 +527,7 @@ fn by_pages(start: u64, end: u64, pages: &Pages, absent: impl Fn(u64) -> Backing
     }
 }
 
-/// The parts of a mapping whose pages the process has.
+/// Return the parts of a mapping whose pages the process has.
 fn present_parts(start: u64, end: u64, pages: &Pages, out: &mut Vec<Segment>) {
     for run in pages.runs[pages.first_after(start)..].iter().take_while(|run| run.start < end) {
         if is_there(run) {
@@ -533,9 +541,9 @@ fn is_there(run: &Run) -> bool {
 }
 
 impl Space {
-    /// The space of a live process, with its memory where somebody has that open. `files`: paths, by the indices in
-    /// `mappings`. `shared`: other processes have some of its private pages too. `gate`: of the holder of the process; once
-    /// it is closed nothing more is read. Without `pages` and `gate` it runs.
+    /// Create the space of a live process. `memory`: its memory, if the caller has it open. `files`: paths, indexed by
+    /// `mappings`. `shared`: other processes share some of its private pages. `gate`: of the stop of the process; once
+    /// it is closed, nothing more is read. Without `pages` and `gate` the process is running.
     pub fn for_process(
         machine: Machine,
         (process, memory): (ProcessFolder, Option<File>),
@@ -570,22 +578,23 @@ impl Space {
         Space::build(machine, segments, files, origin)
     }
 
-    /// The space of a core, whose segments are in files or are zeros.
+    /// Create the space of a core, whose segments are in files or are zeros.
     pub fn for_core(machine: Machine, segments: Vec<Segment>, files: &[String]) -> Result<Space> {
         Space::build(machine, segments, files, Origin::Nothing)
     }
 
-    /// A space whose bytes come from `source`, on the thread that asks for them.
+    /// Create a space whose bytes come from `source`, on the thread that asks for them.
     pub fn for_remote(machine: Machine, ranges: &[(u64, u64)], source: Box<dyn Source>) -> Result<Space> {
         let segment = |(start, end): &(u64, u64)| Segment { start: *start, end: *end, backing: Backing::Process };
         Space::build(machine, ranges.iter().map(segment).collect(), &[], Origin::Remote(source))
     }
 
-    /// Copies the bytes of `ranges` (ascending, disjoint) that would have to come from the process into `room`, from where
-    /// they are read afterwards: the process may be let go. Where the room is too small for all, memory without pointers
-    /// is left out. `shared`: memory that is not copied, and is read by way of `mem` (the process's `/proc/PID/mem`)
-    /// afterwards. False, with nothing changed, where the room is too small for that, too. Where the process is let go
-    /// meanwhile, what was copied by then is all there is.
+    /// Copy the bytes of `ranges` (ascending, disjoint) that would come from the process into `room`, and read them
+    /// from there from now on, so that the process can be released.
+    ///
+    /// If the room is too small for everything, memory without pointers is left out. `shared`: memory that is not
+    /// copied, but read through `mem` (`/proc/PID/mem` of the process) from now on. Returns false, with nothing
+    /// changed, if the room is too small even so. If the process is released meanwhile, the copy ends there.
     pub fn capture(
         &self,
         watcher: &dyn Watcher,
@@ -607,13 +616,13 @@ impl Space {
         Ok(self.copy.set(copy).is_ok())
     }
 
-    /// The bytes that were left out of the copy, because there are no pointers among them.
+    /// Return the number of bytes that were left out of the copy because they contain no pointers.
     pub fn left_out(&self) -> u64 {
         self.copy.get().map_or(0, |copy| copy.left_out())
     }
 
-    /// The memory of the process as it is now, whether or not it stands: for what does not change while a program runs, where
-    /// it was let go before all was copied. None where all was, or it cannot be read.
+    /// Return the memory of the process as it is now, stopped or not, for data that does not change while a program
+    /// runs. None unless the process was released before everything was copied, or if its memory cannot be read.
     pub fn as_it_runs(&self) -> Option<Space> {
         self.copy.get().filter(|copy| copy.is_cut)?;
         let Origin::Process { mem: Some(mem), .. } = &self.origin else { return None };
@@ -622,17 +631,17 @@ impl Space {
         Some(Space::with_files(self.machine, self.segments.clone(), files.ok()?, origin))
     }
 
-    /// Whether the process ended before its shared memory had been read as far as it was asked for.
+    /// Return whether the process ended before all requested shared memory was read.
     pub fn is_shared_lost(&self) -> bool {
         self.uncopied.get().is_some_and(SharedMemory::is_lost)
     }
 
-    /// How many bytes were read so far.
+    /// Return the number of bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The parts of `ranges` that are read from the process.
+    /// Return the parts of `ranges` that are read from the process.
     fn live_parts(&self, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let live = self.segments.iter().filter(|segment| segment.backing == Backing::Process);
         let mut found = Vec::new();
@@ -645,13 +654,13 @@ impl Space {
         found
     }
 
-    /// How many of `size` bytes at `address` are in segments without a gap.
+    /// Return how many of `size` bytes at `address` are in segments without a gap.
     pub fn prefix(&self, address: u64, size: u64) -> u64 {
         let end = address.saturating_add(size);
         range_at(&self.covered, address).map_or(0, |place| self.covered[place].1.min(end) - address)
     }
 
-    /// The bytes before the first NUL at `address`, at most `limit`.
+    /// Return the bytes before the first NUL at `address`, at most `limit`.
     pub fn string(&self, address: u64, limit: usize) -> Result<Vec<u8>, Missing> {
         let mut bytes = Vec::new();
         while bytes.len() < limit {

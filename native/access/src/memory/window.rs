@@ -1,4 +1,4 @@
-//! A moving window over a space: small reads become few large ones, and jumps over large bodies stay cheap.
+//! A moving window over a space: small reads become a few large ones, and jumps over large bodies stay cheap.
 #![forbid(unsafe_code)]
 
 use crate::error::Missing;
@@ -17,19 +17,19 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// A window that never reads at or beyond `limit`.
+    /// Create a window that never reads at or beyond `limit`.
     #[inline]
     pub fn new(space: &'a Space, limit: u64) -> Window<'a> {
         Window { space, limit, start: 0, size: 0, step: SMALLEST, buffer: Vec::new() }
     }
 
-    /// The size of the target's pages.
+    /// Return the size of the target's pages, in bytes.
     #[inline]
     pub fn page(&self) -> u64 {
         self.space.machine.page.bytes()
     }
 
-    /// The bytes [address, address + size); `size` is small.
+    /// Return the bytes [address, address + size). `size` should be small.
     #[inline]
     pub fn bytes(&mut self, address: u64, size: usize) -> Result<&[u8], Missing> {
         let offset = address.wrapping_sub(self.start);
@@ -40,14 +40,14 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[offset as usize..offset as usize + size])
     }
 
-    /// What the window holds from `address` on, without reading.
+    /// Return what the window has from `address` on, without reading.
     #[inline]
     pub fn rest(&self, address: u64) -> &[u8] {
         let offset = address.wrapping_sub(self.start).min(self.size as u64);
         &self.buffer[offset as usize..self.size]
     }
 
-    /// As many as there are of `size` bytes at `address`.
+    /// Return the bytes at `address` up to the first absent one, at most `size`.
     #[inline]
     pub fn available(&mut self, address: u64, size: usize) -> &[u8] {
         let size = size.min(self.limit.saturating_sub(address) as usize);
@@ -66,7 +66,7 @@ impl<'a> Window<'a> {
     fn load(&mut self, address: u64, size: usize) -> Result<(), Missing> {
         let sequential = address.wrapping_sub(self.start) <= (self.size + SMALLEST) as u64;
         self.step = if sequential { (self.step * 2).min(LARGEST) } else { SMALLEST };
-        // Whole pages: a window that ends inside one would read that page twice.
+        // Read whole pages: a window that ends inside a page would read that page twice.
         let end = (address | 4095).saturating_add(1).saturating_add(self.step as u64 - SMALLEST as u64);
         let end = end.max(address.saturating_add(size as u64)).min(self.limit);
         let wanted = end.saturating_sub(address) as usize;

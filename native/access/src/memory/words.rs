@@ -1,4 +1,4 @@
-//! All words of a stretch at once.
+//! All words of a stretch of memory at once.
 #![forbid(unsafe_code)]
 
 use crate::bytes::{range_at, u64_at, words};
@@ -7,11 +7,11 @@ use crate::memory::space::Space;
 use crate::work::Watcher;
 use std::collections::HashMap;
 
-/// More than any module's data: what is scanned at once.
+/// The most bytes that are scanned at once: more than the data of any module.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_PIECE: u64 = 256 << 10;
 
-/// A range of memory by the number of its owner.
+/// A range of memory, with the number of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnedRange {
     pub number: u32,
@@ -19,7 +19,7 @@ pub struct OwnedRange {
     pub end: u64,
 }
 
-/// What the word `offset` bytes behind a place must be, of its bits in `mask`: at least `low`, and at most `high`.
+/// A test of the word `offset` bytes after a place: its bits in `mask` must be at least `low` and at most `high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordTest {
     pub offset: u64,
@@ -36,23 +36,23 @@ impl WordTest {
     }
 }
 
-/// The places in `bytes`, each a multiple of a word, at which all `tests` hold.
+/// Return the offsets in `bytes`, multiples of a word, at which all `tests` hold.
 pub fn find_places(bytes: &[u8], tests: &[WordTest]) -> Vec<u64> {
     let places = (0..bytes.len()).step_by(8).filter(|place| tests.iter().all(|test| test.holds(bytes, *place)));
     places.map(|place| place as u64).collect()
 }
 
-/// The word at each of the addresses, as far as it can be read.
+/// Return the word at each of the addresses; None if it cannot be read.
 pub fn words_at(space: &Space, addresses: &[u64]) -> Vec<Option<u64>> {
     addresses.iter().map(|address| space.word(*address).ok()).collect()
 }
 
-/// The words of a stretch, as far as they can be read. Those of absent pages are zeros in `words`: only where no structure
-/// begins with one is that enough, everybody else asks `at`.
+/// The words of a stretch. In `words`, those of absent pages are zeros. Use that only where a zero cannot begin a
+/// structure; otherwise use `at`.
 pub struct Words {
     pub start: u64,
     pub words: Vec<u64>,
-    /// Where bytes could not be read, as ascending ranges of addresses.
+    /// The bytes that could not be read, as ascending ranges of addresses.
     absent: Vec<(u64, u64)>,
 }
 
@@ -84,8 +84,8 @@ impl Words {
     }
 }
 
-/// The addresses of the words from `start` on that are still what they were in the beginning, `initial`, and whose value
-/// lies in one of `ranges` (ascending).
+/// Return the addresses of the words from `start` on that still have their initial value (`initial`), which lies in one
+/// of `ranges` (ascending).
 pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u64)]) -> Vec<u64> {
     let words = Words::read(space, start, start.saturating_add(initial.len() as u64));
     let initial = initial.get((words.start - start) as usize..).unwrap_or_default().chunks_exact(8);
@@ -94,7 +94,7 @@ pub fn find_initial(space: &Space, start: u64, initial: &[u8], ranges: &[(u64, u
     same.filter(|((word, old), _)| **word == u64_at(old, 0) && points(**word)).map(|(_, at)| at).collect()
 }
 
-/// The address of the first word in [start, end) that is at least `low` and less than `high`, as far as words can be read.
+/// Return the address of the first readable word in [start, end) with a value in [low, high).
 pub fn find_pointer(
     watcher: &dyn Watcher,
     space: &Space,
@@ -113,7 +113,7 @@ pub fn find_pointer(
     Ok(found)
 }
 
-/// The stretches [start, end) of words in `ranges` each of which is at least `low` and less than `high`; the first `most`.
+/// Return the runs [start, end) of words in `ranges` whose values all lie in [low, high), at most `most`.
 pub fn find_pointer_runs(
     watcher: &dyn Watcher,
     space: &Space,
@@ -140,8 +140,8 @@ pub fn find_pointer_runs(
     Ok(runs)
 }
 
-/// How many words of the `sources` point into each of the `targets`, which ascend and are
-/// disjoint: `{(number, place of the target): words}`, without zeros.
+/// Count the words of each owner in `sources` that point into each of the `targets` (ascending, disjoint): `{(number,
+/// index of the target): words}`, without zeros.
 pub fn count_pointers(
     watcher: &dyn Watcher,
     space: &Space,
@@ -168,7 +168,7 @@ mod tests {
 
     const PAGE: u64 = 4 << 10;
 
-    /// Ones in every page but the second of three.
+    /// A source with ones in every page except the second of three.
     struct Holed;
 
     impl Source for Holed {
@@ -190,7 +190,7 @@ mod tests {
         let few = WordTest { offset: 0, mask: u64::MAX, low: 5, high: 6 };
         assert_eq!(find_places(&bytes, &[few]), [0, 16]);
         assert_eq!(find_places(&bytes, &[few, odd]), [0]);
-        // Nothing lies behind the end.
+        // Nothing lies after the end.
         assert_eq!(find_places(&bytes, &[WordTest { offset: 24, mask: 0, low: 0, high: 0 }]), [0]);
         assert_eq!(find_places(&bytes, &[WordTest { offset: u64::MAX, mask: 0, low: 0, high: 0 }]), []);
     }

@@ -1,5 +1,5 @@
-//! What the kernel says of the memory of many processes, read on all cores: most of the time is the kernel's own, which
-//! walks all pages of each (proc_pid_smaps(5)).
+//! The kernel's figures for the memory of many processes, read on all cores. Most of the time is spent in the kernel,
+//! which walks all pages of each process (proc_pid_smaps(5)).
 #![forbid(unsafe_code)]
 
 use crate::error::Result;
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is read of a text at most: `smaps` of a process with many mappings is the longest.
+/// The most bytes that are read of a text; `smaps` of a process with many mappings is the longest.
 const LONGEST: u64 = 64 << 20;
 const LONGEST_COMMAND: u64 = 64 << 10;
 const KIB: u64 = 1024;
@@ -25,19 +25,19 @@ const KIB: u64 = 1024;
 pub struct Account {
     pub pid: i32,
     pub parent: i32,
-    /// As `status` has it: at most 15 bytes, control characters escaped.
+    /// As in `status`: at most 15 bytes, control characters escaped.
     pub name: Vec<u8>,
-    /// The program's path; empty where it is not shown.
+    /// The path of the program; empty if it is not shown.
     pub exe: Vec<u8>,
-    /// The words of its command, each with a NUL behind it.
+    /// Its arguments, each ended by a NUL.
     pub command: Vec<u8>,
-    /// None where the memory is refused: then `error` says why.
+    /// None if reading it failed; then `error` is the errno.
     pub memory: Option<Memory>,
     pub error: i32,
 }
 
-/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: how many lines said a proportional share, each
-/// of them cut to whole KiB; `swap_share` None: the kernel does not say (before Linux 4.3).
+/// The sums of `smaps_rollup` (Linux 4.14), or of `smaps`. `proportional`: the number of lines with a proportional
+/// share, each cut to whole KiB. `swap_share`: None if the kernel does not report it (before Linux 4.3).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     pub rss: u64,
@@ -51,7 +51,7 @@ pub struct Memory {
     pub lazy: u64,
     pub swap: u64,
     pub swap_share: Option<u64>,
-    /// Equal for equal texts: those of processes that have one address space together.
+    /// Equal for equal texts, such as those of processes that share one address space.
     pub fingerprint: u64,
 }
 
@@ -94,8 +94,8 @@ fn size_of(line: &[u8]) -> Option<(&[u8], u64)> {
     Some((name, number.trim().parse::<u64>().ok()?.checked_mul(KIB)?))
 }
 
-/// The folder that shows the memory: the process's, or that of a thread that lives where the first one has ended. None
-/// where there is no memory.
+/// Return the folder that shows the memory: the process's, or that of a living thread if the first one has ended. None
+/// if there is no memory.
 fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
     if said_in(status, "VmRSS").is_some() {
         return Some(folder);
@@ -104,15 +104,15 @@ fn shown(folder: PathBuf, status: &[u8]) -> Option<PathBuf> {
     living_thread(&folder).map(|(_, task)| task)
 }
 
-/// The account of one process, whoever has its number meanwhile; None where there is none, or none with memory: a kernel
-/// thread, a zombie.
+/// Return the account of one process, even if its id is reused meanwhile. None if there is none, or if it has no memory
+/// (a kernel thread, a zombie).
 fn account(root: &Path, pid: i32) -> Option<Account> {
     let folder = |held: &File| PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
     let opened = File::open(root.join(pid.to_string()));
     let begun = opened.and_then(|held| Ok((read(&folder(&held).join("status"), LONGEST_COMMAND)?, held)));
     let (status, held) = match begun {
         Ok(begun) => begun,
-        // That says nothing of whether it is there.
+        // This error does not mean that the process is gone.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
             return Some(Account { pid, error: error.raw_os_error().unwrap_or(libc::EIO), ..Account::default() });
         }
@@ -136,12 +136,12 @@ fn account(root: &Path, pid: i32) -> Option<Account> {
         }
         (Err(error), _) | (_, Err(error)) => found.error = error.raw_os_error().unwrap_or(libc::EIO),
     }
-    // A process that ended meanwhile is none.
+    // A process that ended meanwhile is left out.
     (!matches!(found.error, libc::ENOENT | libc::ESRCH)).then_some(found)
 }
 
-/// The accounts of the processes, in their order; of those that are gone, or have no memory, there is none. `root`: where
-/// proc is mounted.
+/// Return the accounts of processes, in ascending order of their ids, without those that are gone or have no memory.
+/// `root`: where proc is mounted.
 pub fn accounts(watcher: &dyn Watcher, root: &str, pids: &[i32]) -> Result<Vec<Account>> {
     let root = Path::new(root);
     let task = Task { watcher, total: None, inline: false };
@@ -154,7 +154,7 @@ pub fn accounts(watcher: &dyn Watcher, root: &str, pids: &[i32]) -> Result<Vec<A
     Ok(rows)
 }
 
-/// Every process id that is shown below `root`, ascending.
+/// Return every process id below `root`, ascending.
 pub fn every_process(root: &str) -> io::Result<Vec<i32>> {
     let names = std::fs::read_dir(root)?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut pids: Vec<i32> = names.filter(|pid| *pid > 0).collect();

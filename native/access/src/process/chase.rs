@@ -1,11 +1,11 @@
-//! Follows a process that runs on, and sees each thread that comes by one of the patched places.
+//! Follows a running process, and sees each thread that comes to one of the patched places.
 //!
-//! A thread of ours has seized all threads of the target, so that the signal by which they tell of themselves stops them.
-//! Everything else that stops a traced thread is passed on at once. However this ends, the process runs on: the kernel
-//! detaches when the tracer dies, the patches do nothing without one, and a guard takes them out.
+//! One thread of gdbheap has seized all threads of the target, so that the signal by which they report themselves stops
+//! them. Any other stop of a traced thread is passed on at once. The process keeps running however this ends: the
+//! kernel detaches when the tracer dies, the patches do nothing without a tracer, and a guard removes them.
 //!
-//! Code is written only while every thread stands. One that sleeps uninterruptibly does not, for as long as it likes: the
-//! others are held for it only for moments, and not again and again for ever.
+//! Code is written only while every thread is stopped. A thread in uninterruptible sleep may not stop for a long time;
+//! the others are held for it only for moments, and only a limited number of times.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{self, PROGRAM_COUNTER, STACK_POINTER};
@@ -28,12 +28,12 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(5);
-/// For how long the code is tried to be changed, and to be put back, all attempts together.
+/// For how long to try to change the code, and to restore it, over all attempts.
 const PATIENCE: Duration = Duration::from_secs(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEEXEC;
 
-/// The process to follow, its program's memory, which was opened before the places in its code were looked
-/// for, and the signal by which threads tell of themselves.
+/// The process to follow; the memory of its program, opened before the places in its code were looked for; and the
+/// signal by which threads report themselves.
 #[derive(Clone, Debug)]
 pub struct Course {
     pub process: ProcessFolder,
@@ -42,7 +42,7 @@ pub struct Course {
     pub signal: i32,
 }
 
-/// The life of the tracer's thread.
+/// The state of the tracer's thread.
 pub(crate) struct Chase {
     course: Course,
     limit: Duration,
@@ -85,10 +85,11 @@ impl Trace for Chase {
 }
 
 impl Chase {
-    /// Stops the process, puts the patches in, and lets it run, traced.
+    /// Stop the process, insert the patches, and let it run, traced.
     fn begin(&mut self, teller: &Teller) -> Result<(), Failure> {
         let began = Instant::now();
-        // One for all attempts: a thread that did not stop in one of them is ours until it does, or until this thread ends.
+        // One tracer for all attempts: a thread that did not stop in one of them stays seized until it does, or until
+        // this thread ends.
         let mut tracer = Tracer::new(&self.course.process, None);
         loop {
             tracer.stop(&teller.shared.cancelled)?;
@@ -107,7 +108,7 @@ impl Chase {
         }
     }
 
-    /// None once they are in; else a thread that is where they would be, or cannot be stopped.
+    /// Insert the patches. Return None on success, else a thread that is at such a place or cannot be stopped.
     fn put_in(&self, tracer: &Tracer) -> Result<Option<i32>, Failure> {
         let patches = &self.course.patches;
         let in_the_way = tracer
@@ -137,7 +138,7 @@ impl Chase {
         teller.shared.held.fetch_add(stood.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Until it is told to end, or there is nothing more to follow.
+    /// Follow the process until asked to end, or until there is nothing more to follow.
     fn follow(&mut self, teller: &Teller) -> Finish {
         loop {
             if teller.shared.is_ending() {
@@ -158,17 +159,17 @@ impl Chase {
         }
     }
 
-    /// Lets a thread go on from whatever has stopped it.
+    /// Let a thread continue after any stop.
     fn attend(&mut self, tid: i32, waited: Waited, teller: &Teller) {
         match waited {
             Waited::Running => {}
             Waited::Gone => self.forget(tid),
             Waited::Stopped { event: ptrace::EVENT_STOP, .. } if !self.is_known(tid) => {
-                // A process of its own that clone(2) made: it has the patches, which do nothing there.
+                // A separate process made by clone(2). It has the patches, which do nothing there.
                 let _ = ptrace::detach(tid, 0);
             }
             Waited::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
-                // An interrupt that was asked for twice comes late.
+                // The late stop of an interrupt that was requested twice.
                 restart_interrupted(tid);
                 let _ = ptrace::go_on(tid, 0);
             }
@@ -194,21 +195,22 @@ impl Chase {
         }
     }
 
-    /// A second signal wakes another thread, and the first one may take it away from there: that thread's wait ends with
-    /// nothing to stop for. An interrupt that it meets instead is one at which the call is told to start again.
+    /// Interrupt the other threads. An ignored second signal wakes another thread, and the first thread may take that
+    /// signal away: the other thread's system call then ends with nothing to stop for. An interrupt stop instead lets
+    /// the call be restarted.
     fn have_others_stop(&self, tid: i32) {
         for other in self.threads.iter().filter(|other| **other != tid) {
             let _ = ptrace::interrupt(*other);
         }
     }
 
-    /// Whether it is a thread of the process; a new one is known from then on.
+    /// Return whether it is a thread of the process. A new thread is added to the known ones.
     fn is_known(&mut self, tid: i32) -> bool {
         let is_thread = || std::path::Path::new(&self.course.process.path(&format!("task/{tid}"))).exists();
         self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
     }
 
-    /// A child has the patches too, and nobody who follows it: they are taken out of it.
+    /// Remove the patches from a forked child: it has them too, but nobody follows it.
     fn free_child(&self, tid: i32) {
         let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
         if let Waited::Stopped { .. } = ptrace::wait(child, true) {
@@ -219,7 +221,7 @@ impl Chase {
         }
     }
 
-    /// Whether the thread stands at a trap; then the hit was told of, and answered where it waits.
+    /// Return whether the thread is at a trap. If it is, the hit was reported, and answered if answers are expected.
     fn meet(&self, tid: i32, teller: &Teller) -> bool {
         let Ok(found) = registers::read(tid) else { return false };
         let Some(place) = self.course.patches.iter().position(|patch| patch.trap == found[PROGRAM_COUNTER]) else {
@@ -233,14 +235,14 @@ impl Chase {
         true
     }
 
-    /// Its end is for its parent to see, who may be this process.
+    /// Forget a thread that has ended. The end of the first thread is for its parent to see, which may be this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         ptrace::wait(tid, false);
     }
 
-    /// Stops all threads, puts the code back and lets them go; whether that went well. All run between two attempts, of
-    /// which the next one begins when a thread that did not stop does.
+    /// Stop all threads, restore the code and release them. Return whether that succeeded. Between two attempts all
+    /// threads run; the next attempt begins when a stuck thread stops.
     fn take_out(&mut self, teller: &Teller) -> bool {
         let began = Instant::now();
         let mut nap = STUCK;
@@ -251,7 +253,7 @@ impl Chase {
             let is_last = stuck.is_empty() || began.elapsed() + nap > PATIENCE;
             if stuck.is_empty() {
                 text::take_out(&self.course.memory, &self.course.patches);
-                // Not before: a thread that sleeps may have the lock that this waits for.
+                // Not earlier: a sleeping thread may hold the lock that reading the maps waits for.
                 teller.shared.note_maps(1, &self.course.process);
             }
             for (tid, signal) in standing {
@@ -270,7 +272,7 @@ impl Chase {
         }
     }
 
-    /// Lets threads go on from whatever stops them, for so long, or until one of the `stuck` stands.
+    /// Let threads continue after any stop, for this time or until one of the `stuck` threads stops.
     fn attend_all(&mut self, stuck: &[i32], wait: Duration, teller: &Teller) {
         let began = Instant::now();
         while began.elapsed() < wait && !self.threads.is_empty() {
@@ -285,13 +287,14 @@ impl Chase {
         }
     }
 
-    /// All other threads are gone, and the code that was changed is as well.
+    /// Detach after exec(2): all other threads are gone, and so is the patched code.
     fn leave_to_exec(&mut self, tid: i32) {
         let _ = ptrace::detach(tid, 0);
         self.threads.clear();
     }
 
-    /// Those that stand, by an interrupt or a group stop, with its signal: all, unless the others sleep uninterruptibly.
+    /// Stop all threads. Return those that are stopped by an interrupt or a group stop, with its signal: all of them,
+    /// unless the others are in uninterruptible sleep.
     fn stop_all(&mut self, teller: &Teller) -> BTreeMap<i32, i32> {
         let began = Instant::now();
         let mut standing: BTreeMap<i32, i32> = BTreeMap::new();
@@ -322,7 +325,7 @@ impl Chase {
                         let _ = ptrace::go_on(tid, 0);
                     }
                     waited => {
-                        // Entering any other stop has taken the interrupt back.
+                        // Entering any other stop has cancelled the interrupt.
                         let _ = ptrace::interrupt(tid);
                         self.attend(tid, waited, teller);
                     }
@@ -338,8 +341,8 @@ impl Chase {
     }
 }
 
-/// Puts a thread that stands at a trap, and that this thread traces, back to the place from which it came there, with its
-/// own registers and signal mask.
+/// Set a thread, which is stopped at a trap and traced by this thread, back to the place from which it came there, with
+/// its own registers and signal mask.
 pub fn return_from_trap(tid: i32, address: u64) -> Result<(), io::Error> {
     let found = registers::read(tid)?;
     let mut frame = vec![0u8; patch::frame_size()];

@@ -1,4 +1,4 @@
-//! What a program gave to epoll with the descriptors that it has epolls watch (proc_pid_fdinfo(5)).
+//! The data that a program registered with epoll for watched descriptors (proc_pid_fdinfo(5)).
 
 use crate::child::apart::{ask, LONGEST};
 use crate::stat::said;
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::time::Instant;
 
 const KCMP_FILE: libc::c_int = 0;
-/// What is read of all epolls of a process.
+/// The most bytes that are read for all epolls of a process.
 const MOST_BYTES: usize = 64 << 20;
 
-/// The data of all that the epolls of a process watch, which have these numbers among its descriptors, each once; whether
-/// that is all. A child reads, as a thread of the process may keep the lock of an epoll. ETIMEDOUT if the kernel blocks it.
-/// `folder`: of the process in /proc.
+/// Return the data of everything that these epoll descriptors of a process watch, each once, and whether that is all. A
+/// child process reads, because a thread of the process may hold the lock of an epoll. ETIMEDOUT if the kernel blocks
+/// it. `folder`: of the process in /proc.
 pub fn watched(folder: &Path, numbers: &[i32]) -> Result<(Vec<u64>, bool)> {
     let pid = said(&folder.join("status").to_string_lossy(), "Pid").and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let held = File::open(folder.join("fdinfo"))?;
@@ -36,14 +36,14 @@ struct Watched {
 }
 
 impl Watched {
-    /// Each open file once, however many descriptors it has. `folder`: where what the kernel says of each is.
+    /// Read each open file once, however many descriptors it has. `folder`: of the descriptors' fdinfo files.
     fn read_all(&mut self, pid: i32, folder: &Path, numbers: &[i32]) -> bool {
         let mut files: Vec<i32> = Vec::new();
         for number in numbers {
             if self.began.elapsed() >= LONGEST {
                 return false;
             }
-            // The kernel orders open files, in an order that it does not tell.
+            // kcmp(2) orders open files, in an unspecified order.
             if let Err(place) = files.binary_search_by(|file| order(pid, *file, *number)) {
                 files.insert(place, *number);
                 if self.read(&folder.join(number.to_string())).is_none() {
@@ -54,7 +54,7 @@ impl Watched {
         true
     }
 
-    /// None where not all of a file that is there was read.
+    /// Read one file. None if an existing file could not be read to its end.
     fn read(&mut self, path: &Path) -> Option<()> {
         let Ok(file) = File::open(path) else { return Some(()) };
         let (mut lines, mut line) = (BufReader::new(file), Vec::new());
@@ -71,7 +71,7 @@ impl Watched {
     }
 }
 
-/// What kcmp(2) says of two descriptors; they are others' where it says nothing.
+/// Compare two descriptors with kcmp(2). They count as different if it fails.
 fn order(pid: i32, one: i32, other: i32) -> std::cmp::Ordering {
     // SAFETY: numbers only.
     match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {

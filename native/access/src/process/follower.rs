@@ -1,5 +1,5 @@
-//! Processes that run on while a thread of ours sees what some of their threads do: this is its other side, which asks it
-//! for one after the other.
+//! Processes that keep running while a thread of gdbheap sees what their threads do. This side fetches the hits of that
+//! thread one by one.
 
 use crate::error::{Error, Result};
 use crate::process::chase::{Chase, Course};
@@ -31,18 +31,18 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Stops a process for as long as it takes to put the patches in, and follows it from then on. A thread that came by
-    /// a place stands, if it `waits`, until the next one is asked for, or for as long as `limit`.
+    /// Stop a process for as long as it takes to insert the patches, and follow it from then on. If `waits`, a thread
+    /// that comes to a place stays stopped until the next hit is fetched, for at most `limit`.
     pub fn of_process(watcher: &dyn Watcher, course: Course, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(watcher, Chase::new(course, limit), waits, limit)
     }
 
-    /// Starts a program, and follows it and all processes that it starts; they run on when this ends.
+    /// Start a program, and follow it and all its child processes. They keep running when this ends.
     pub fn of_program(watcher: &dyn Watcher, start: Start, waits: bool, limit: Duration) -> Result<Follower> {
         Follower::new(watcher, Launch::new(start), waits, limit)
     }
 
-    /// Sees the system calls of a process by a tracepoint of the kernel: no thread of it stands.
+    /// Follow the system calls of a process by a tracepoint of the kernel, which stops no thread of it.
     pub fn of_tracepoint(watcher: &dyn Watcher, traced: Traced) -> Result<Follower> {
         Follower::new(watcher, Tracing::new(traced), false, Duration::ZERO)
     }
@@ -101,8 +101,8 @@ impl Follower {
         }
     }
 
-    /// The next thread that comes by, after that of the last hit was let go on; None when there was none for as long as
-    /// `wait`, or nothing more will come.
+    /// Let the thread of the last hit continue, and return the next hit. None if there was none for `wait`, or there
+    /// will be no more.
     pub fn next(&self, watcher: &dyn Watcher, wait: Duration) -> Result<Option<Hit>> {
         self.go_on();
         let hits = self.hits.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -131,8 +131,8 @@ impl Follower {
         }
     }
 
-    /// Sees no thread any more, and waits for the end of a program that was started, and of all that it started; whether
-    /// that came within such a time.
+    /// Stop reporting, and wait for the end of the started program and all its child processes. Return whether they
+    /// ended within `wait`.
     pub fn wait(&self, watcher: &dyn Watcher, wait: Duration) -> Result<bool> {
         self.stop_telling();
         let deadline = Instant::now() + wait;
@@ -157,7 +157,7 @@ impl Follower {
         drop(self.answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take());
     }
 
-    /// Takes the patches out and lets the process go; a program that was started runs on. A second call does nothing.
+    /// Remove the patches and release the process. A started program keeps running. A second call does nothing.
     pub fn end(&self) {
         self.stop_telling();
         self.shared.is_left.store(true, Ordering::SeqCst);
@@ -173,47 +173,47 @@ impl Follower {
         Finish::of(self.shared.finish.load(Ordering::SeqCst))
     }
 
-    /// Whether the patches could not be taken out: a guard does it once it can.
+    /// Return whether the patches could not be removed; a guard then removes them as soon as it can.
     pub fn is_unrestored(&self) -> bool {
         self.shared.is_unrestored.load(Ordering::SeqCst)
     }
 
-    /// A descriptor that poll(2) reports once a thread was seen (eventfd(2)).
+    /// Return a descriptor (eventfd(2)) that poll(2) reports as readable when a thread was seen.
     pub fn descriptor(&self) -> RawFd {
         self.counter.as_raw_fd()
     }
 
-    /// How many threads came by.
+    /// Return the number of hits.
     pub fn hits(&self) -> u64 {
         self.shared.hits.load(Ordering::SeqCst)
     }
 
-    /// How many were lost because we were too slow.
+    /// Return the number of hits that were lost because gdbheap was too slow.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::SeqCst)
     }
 
-    /// For how long threads stood at the places, all hits together.
+    /// Return for how long threads were stopped at places, in all.
     pub fn stood(&self) -> Duration {
         Duration::from_nanos(self.shared.stood.load(Ordering::SeqCst))
     }
 
-    /// For how long the whole process stood, to put the patches in and to take them out.
+    /// Return for how long the whole process was stopped, to insert and to remove the patches.
     pub fn held(&self) -> Duration {
         Duration::from_nanos(self.shared.held.load(Ordering::SeqCst))
     }
 
-    /// The text of `/proc/PID/maps` when the patches were put in, and when they were taken out; empty before.
+    /// Return the text of `/proc/PID/maps` when the patches were inserted, and when they were removed; empty before.
     pub fn maps(&self) -> [Vec<u8>; 2] {
         self.shared.maps.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// The process that was started; None before.
+    /// Return the id of the started process; None before.
     pub fn started(&self) -> Option<i32> {
         Some(self.shared.started.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
 
-    /// How the program that was started ended, as wait(2) gives it; None before.
+    /// Return the exit status of the started program, as wait(2) returns it; None before.
     pub fn status(&self) -> Option<i32> {
         let status = self.shared.status.load(Ordering::SeqCst);
         (status >= 0).then_some(status)
@@ -227,7 +227,7 @@ impl Drop for Follower {
 }
 
 fn counter() -> Result<OwnedFd, io::Error> {
-    // SAFETY: the descriptor is new, and owned here alone.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     unsafe {
         match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
             ..0 => Err(io::Error::last_os_error()),
@@ -236,7 +236,7 @@ fn counter() -> Result<OwnedFd, io::Error> {
     }
 }
 
-/// A signal that ends a wait of the tracer's thread, and does nothing else.
+/// Return the signal that interrupts a wait of the tracer's thread, and does nothing else.
 fn wake_signal() -> i32 {
     libc::SIGRTMIN() + 6
 }
@@ -263,7 +263,7 @@ fn wake(tid: i32) {
     }
 }
 
-/// Lets the wake signal through on this thread, and on no other.
+/// Unblock the wake signal on this thread only.
 fn accept_wake() {
     // SAFETY: the set is plain data that the calls fill in.
     unsafe {

@@ -1,9 +1,9 @@
-//! A copy of the target that never runs: the kernel copies its page tables, and the target is let go.
+//! A copy of the target that never runs: the kernel copies its page tables, and the target is released.
 //!
-//! All of it is done by a guardian, a process of our own that holds the target and the copy and does nothing else. It
-//! sits in a session of its own and hears no signals: however this process dies, the guardian puts the thread's
-//! registers back, ends the copy, has the target collect it, and ends. Should the guardian die as well, the kernel
-//! ends the copy (PTRACE_O_EXITKILL).
+//! A guardian does all of this: a separate process that holds the target and the copy, and does nothing else. It has
+//! its own session and receives no signals. However this process dies, the guardian restores the thread's registers,
+//! ends the copy, has the target collect it, and ends. If the guardian dies as well, the kernel ends the copy
+//! (PTRACE_O_EXITKILL).
 
 use crate::arch::registers::GENERAL;
 use crate::arch::system_call;
@@ -27,16 +27,17 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// clone(2): of its own memory, and not even SIGCHLD when it ends. wait4(2) finds it by __WALL alone. The table of
-/// descriptors is the target's own: with a copy of it, what the target closes would stay open, a connection, a lock, an
-/// entry of epoll(7).
+/// clone(2): with its own memory, and without SIGCHLD at its end. wait4(2) only finds it with __WALL. It shares the
+/// target's table of descriptors: with a copied table, what the target closes would stay open, such as a connection, a
+/// lock, or an entry of epoll(7).
 const CLONE_ARGUMENTS: [u64; 6] = [libc::CLONE_FILES as u64, 0, 0, 0, 0, 0];
-/// close_range(2), since Linux 5.9, of all descriptors in a table of its own. The kernel copies the first 64 into that all the
-/// same and closes them, for which a file system may take its time: the copy then keeps what is left. A target that runs another program leaves its old table to whoever shares it.
+/// close_range(2), since Linux 5.9, of all descriptors, in a separate table. The kernel still copies the first 64 into
+/// that table and closes them, for which a file system may take its time; the copy then keeps the rest. A target that
+/// runs another program leaves its old table to whatever shares it.
 const CLOSE_ARGUMENTS: [u64; 6] = [0, u32::MAX as u64, libc::CLOSE_RANGE_UNSHARE as u64, 0, 0, 0];
 const WORDS: usize = 5 + GENERAL;
 const OK: u64 = 0;
-/// Beyond all errno: what stands in the way is one of REASONS.
+/// Larger than every errno: from here on a code is an index into REASONS.
 const REASON: u64 = 10_000;
 const REASONS: [&str; 5] = [
     "its threads do not stop in time",
@@ -50,23 +51,23 @@ const NO_CALLER: u64 = REASON + 1;
 const NO_VDSO: u64 = REASON + 2;
 const CUT_SHORT: u64 = REASON + 3;
 const OTHER_NAMESPACE: u64 = REASON + 4;
-/// What a thread is in, and what its children will be in (namespaces(7)).
+/// The namespaces of a thread, and those of its future children (namespaces(7)).
 const NAMESPACES: [(&str, &str); 2] = [("pid", "pid_for_children"), ("time", "time_for_children")];
 const MAX_THREADS: u64 = 1 << 20;
 const WAKE: i32 = 50;
-/// How often threads are looked at that had not stopped when the target was let go, in milliseconds.
+/// The interval, in milliseconds, at which threads are checked that had not stopped when the target was released.
 const LEFTOVERS: i32 = 5;
-/// How long this process waits for the end of a copy, and naps meanwhile. A file system that another user's program answers
-/// for may keep a copy in its exit for as long as it likes; the guardian stays with it.
+/// For how long this process waits for the end of a copy, and how long it sleeps between checks. A file system
+/// implemented by another user's program may delay the exit of a copy; the guardian stays with it.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_micros(200);
 const MAX_NAP: Duration = Duration::from_millis(5);
-/// The kernel's first choice where memory runs out (proc_pid_oom_score_adj(5)).
+/// Makes it the kernel's first choice when memory runs out (proc_pid_oom_score_adj(5)).
 const FIRST_TO_GO: &str = "1000";
 const LET_GO: u8 = b'r';
 const REAP_PATIENCE: Duration = Duration::from_secs(3);
 
-/// The copy while the guardian holds it; `inner` is its id as the target sees it.
+/// The copy while the guardian holds it. `inner`: its id as the target sees it.
 struct Copy {
     pid: i32,
     inner: i64,
@@ -75,7 +76,7 @@ struct Copy {
 // ---- the guardian's side
 
 fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: File) {
-    // SAFETY: no argument. Signals to our process group and hang-ups of the terminal are not for the guardian.
+    // SAFETY: no argument. Signals to the process group and hang-ups of the terminal must not reach the guardian.
     unsafe { libc::setsid() };
     raise_priority();
     let program = program_of(process);
@@ -90,7 +91,7 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     let mut ears = Ears { from, target: open_process(process) };
     let (mut letter, mut heard) = (Letter::new(&message), Heard::End);
     if made.is_ok() {
-        // The parent may be suspended, or end: the target is let go all the same.
+        // The parent may be suspended or end; the target is released nevertheless.
         let deadline = limit.zip(tracer.since()).map(|(limit, since)| since + limit);
         heard = ears.send(&mut to, &mut letter, deadline, None);
         if heard == Heard::Word {
@@ -102,7 +103,7 @@ fn guard(process: &ProcessFolder, limit: Option<Duration>, from: File, mut to: F
     let Ok(made) = made else { return };
     let mut stood = Letter::new(&[first.as_nanos() as u64, u64::from(expired)]);
     if is_heard && ears.send(&mut to, &mut stood, None, Some(&mut tracer)) == Heard::Word {
-        // Where the target ends, what it had open must be closed: the copy goes with it.
+        // When the target ends, its open files must be closed, so the copy ends with it.
         ears.listen(None, Some(&mut tracer));
     }
     end(&mut tracer, made.pid);
@@ -130,7 +131,7 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
             Ok(Copy { pid: child, inner: answer })
         }
         Some(Made { child: Some(child), .. }) => {
-            // The target stands: nobody waits for the end.
+            // The target is stopped, so do not wait for the end.
             kill(child);
             Err(CUT_SHORT)
         }
@@ -139,7 +140,8 @@ fn copy(tracer: &mut Tracer) -> Result<Copy, u64> {
     }
 }
 
-/// Whether a thread's children are in the namespace that it is in itself. Where there is none of a kind they are.
+/// Return whether a thread's children are in the same namespace as the thread. True if the kernel does not have this
+/// kind.
 fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool {
     let of = |name: &str| std::fs::read_link(process.path(&format!("task/{tid}/ns/{name}"))).ok();
     let own = of(own);
@@ -147,11 +149,11 @@ fn is_one(process: &ProcessFolder, tid: i32, own: &str, children: &str) -> bool 
 }
 
 fn kill(child: i32) {
-    // SAFETY: two numbers; the copy is our tracee, so its id cannot have been reused.
+    // SAFETY: two numbers; the copy is a tracee of this process, so its id cannot have been reused.
     unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
-/// Ends the copy and waits for that, however long it takes. Threads that stopped too late are let go meanwhile.
+/// End the copy and wait for that, however long it takes. Meanwhile, release threads that stopped too late.
 fn end(tracer: &mut Tracer, child: i32) {
     kill(child);
     while ptrace::wait(child, tracer.threads.is_empty()) != Waited::Gone {
@@ -160,8 +162,8 @@ fn end(tracer: &mut Tracer, child: i32) {
     }
 }
 
-/// Has the target collect the copy, in a second short stop; how long that was. A process that has its id by chance, or
-/// is another program now is left alone: the copy is collected when it ends.
+/// Have the target collect the copy, in a second short stop. Return how long that stop was. If the target runs another
+/// program now, it is left alone; the copy is collected when it ends.
 fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
     let deadline = Instant::now() + REAP_PATIENCE;
     while Instant::now() < deadline {
@@ -172,7 +174,7 @@ fn reap(tracer: &mut Tracer, inner: i64, program: Program) -> Option<Duration> {
         if program_of(&tracer.process) != program {
             return None;
         }
-        // Somebody else may hold it for a moment, another guardian for one.
+        // Something else may hold it for a moment, such as another guardian.
         let stopped = tracer.stop(&AtomicBool::new(false));
         let made = stopped.ok().and_then(|()| collect(tracer, inner));
         let stood = tracer.release();
@@ -191,18 +193,18 @@ fn collect(tracer: &Tracer, inner: i64) -> Option<Made> {
     injection::make_call(caller, injection::find_instruction(tracer.pid)?, libc::SYS_wait4 as u64, arguments)
 }
 
-/// The file of the program that a process runs, by its device and number: exec(2) changes it.
+/// The device and inode of the program that a process runs; exec(2) changes it.
 type Program = Option<(u64, u64)>;
 
 fn program_of(process: &ProcessFolder) -> Program {
     std::fs::metadata(process.path("exe")).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// A descriptor that can be read from once the process has ended. Linux 5.3 and later.
+/// Return a descriptor that becomes readable when the process ends. Linux 5.3 and later.
 fn open_process(process: &ProcessFolder) -> Option<OwnedFd> {
     // SAFETY: numbers only.
     let found = unsafe { libc::syscall(libc::SYS_pidfd_open, process.pid(), 0) };
-    // SAFETY: the kernel has just made it, and it is ours.
+    // SAFETY: the kernel has just created it, and nothing else owns it.
     let opened = (found >= 0).then(|| unsafe { OwnedFd::from_raw_fd(found as i32) });
     opened.filter(|_| process.is_there())
 }
@@ -237,14 +239,15 @@ enum Heard {
     End,
 }
 
-/// Whom the guardian hears: its parent, and the target's end.
+/// What the guardian listens to: its parent, and the target's end.
 struct Ears {
     from: File,
     target: Option<OwnedFd>,
 }
 
 impl Ears {
-    /// Sends a letter: `Word` once it is whole, `Nothing` where time is up, `End` where nobody reads it or the target is gone.
+    /// Send a letter. `Word`: it was sent in full. `Nothing`: time is up. `End`: nobody reads it, or the target is
+    /// gone.
     fn send(
         &self,
         to: &mut File,
@@ -271,7 +274,7 @@ impl Ears {
         Heard::Word
     }
 
-    /// Waits for a word.
+    /// Wait for a word from the parent.
     fn listen(&mut self, deadline: Option<Instant>, mut tracer: Option<&mut Tracer>) -> Heard {
         loop {
             let (is_word, has_ended) = self.wait(entry(self.from.as_raw_fd(), libc::POLLIN), deadline, &mut tracer);
@@ -292,8 +295,8 @@ impl Ears {
         }
     }
 
-    /// Waits for what a descriptor is to be ready for, or the target's end, or the deadline; returns whether it is, and whether
-    /// the target has ended. Threads that stopped too late are let go meanwhile.
+    /// Wait until a descriptor is ready, the target ends, or the deadline passes. Return whether the descriptor is
+    /// ready, and whether the target has ended. Meanwhile, release threads that stopped too late.
     fn wait(&self, one: libc::pollfd, deadline: Option<Instant>, tracer: &mut Option<&mut Tracer>) -> (bool, bool) {
         let mut wait = milliseconds(deadline);
         if let Some(tracer) = tracer.as_deref_mut().filter(|tracer| !tracer.threads.is_empty()) {
@@ -302,7 +305,7 @@ impl Ears {
         }
         let target = self.target.as_ref().map_or(-1, |target| target.as_raw_fd());
         let mut entries = [one, entry(target, libc::POLLIN)];
-        // SAFETY: two entries, ours; one with descriptor -1 is left out.
+        // SAFETY: two entries of this function; one with descriptor -1 is ignored.
         unsafe { libc::poll(entries.as_mut_ptr(), 2, wait) };
         (entries[0].revents != 0, entries[1].revents != 0)
     }
@@ -316,20 +319,21 @@ fn is_past(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|at| Instant::now() >= at)
 }
 
-/// What poll(2) waits at most; up to the next whole one, as less than one is none.
+/// Return the timeout for poll(2), rounded up to whole milliseconds, because 0 would not wait at all.
 fn milliseconds(deadline: Option<Instant>) -> i32 {
     let left = |at: Instant| at.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
     deadline.map_or(-1, |at| left(at).min(i32::MAX as u128) as i32)
 }
 
 fn is_readable(file: &File) -> bool {
-    // SAFETY: one entry, ours.
+    // SAFETY: one entry of this function.
     unsafe { libc::poll(&mut entry(file.as_raw_fd(), libc::POLLIN), 1, WAKE) > 0 }
 }
 
 // ---- this process's side
 
-/// `guardian`: None once it has ended; `deadline`: of the waiting for what it says, and for its end; None: none yet.
+/// The connection to the guardian. `guardian`: None once it has ended. `deadline`: for its messages and its end; None:
+/// not set yet.
 struct Line {
     from: Option<File>,
     to: Option<File>,
@@ -344,14 +348,14 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Waits for the end of the guardian; the guardian where it has not ended in time. The end of the line is what it waits
-    /// for; that of what it writes ends its writing.
+    /// Wait for the end of the guardian. Return it if it has not ended in time. Closing the pipes makes it end, and
+    /// ends its writing.
     fn close(&mut self) -> Option<i32> {
         (self.from, self.to) = (None, None);
         let guardian = self.guardian?;
         let deadline = self.deadline.unwrap_or_else(|| Instant::now() + END_PATIENCE);
         let mut nap = NAP;
-        // The guardian is our child.
+        // The guardian is a child of this process.
         while ptrace::wait(guardian, false) != Waited::Gone {
             if is_past(Some(deadline)) {
                 return Some(guardian);
@@ -363,7 +367,7 @@ impl Line {
         None
     }
 
-    /// `count` words from the guardian; the watcher may end the waiting.
+    /// Read `count` words from the guardian. The watcher may cancel the wait.
     fn words(&mut self, watcher: &dyn Watcher, count: usize) -> Result<Vec<u64>> {
         let mut bytes = vec![0u8; 8 * count];
         let mut done = 0;
@@ -391,7 +395,7 @@ fn start_guardian(process: &ProcessFolder, limit: Option<Duration>) -> Result<Li
     let (their_from, our_to) = pipe()?;
     let (our_from, their_to) = pipe()?;
     let held = SignalsHeld::hold();
-    // SAFETY: the child calls nothing of the program that we run in; glibc makes malloc usable in it.
+    // SAFETY: the child calls nothing of the program that gdbheap runs in; glibc makes malloc usable in it.
     let guardian = unsafe { libc::fork() };
     if guardian == 0 {
         close_others(vec![their_from.as_raw_fd(), their_to.as_raw_fd(), process.descriptor()]);
@@ -415,8 +419,8 @@ pub struct Frozen {
     state: Mutex<State>,
 }
 
-/// `held`: for how long the target stood, once it was let go; `killed`: whether the copy was gone before its `end`; `left`: the guardian
-/// that was not waited for any longer.
+/// `held`: for how long the target was stopped, once it was released. `killed`: whether the copy was gone before its
+/// `end`. `left`: the guardian, if waiting for it was given up.
 #[derive(Clone, Copy, Default)]
 struct State {
     held: Option<Duration>,
@@ -435,7 +439,8 @@ fn refusal(code: u64) -> Error {
 }
 
 impl Frozen {
-    /// Stops a process and copies it. It stands until `let_go`, for `limit` at most. After an error the target runs as before.
+    /// Stop a process and copy it. It stays stopped until `let_go`, for at most `limit`. After an error the target runs
+    /// as before.
     pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Frozen> {
         if !system_call::IS_SUPPORTED {
             return Err(Error::Failed("no copy of a process can be made on this machine"));
@@ -446,7 +451,7 @@ impl Frozen {
             return Err(refusal(code));
         }
         let [copy, mended, count] = line.words(watcher, 3)?[..] else { unreachable!("three words were asked for") };
-        // While the guardian holds it, its number is its own.
+        // While the guardian holds it, its id cannot be reused.
         let copy = ProcessFolder::open(copy as i32)?;
         let words = line.words(watcher, WORDS * count.min(MAX_THREADS) as usize)?;
         let rows = words.chunks(WORDS).map(<[u64]>::to_vec).collect();
@@ -454,22 +459,22 @@ impl Frozen {
         Ok(Frozen { line, copy, mended, rows, state })
     }
 
-    /// The id of the copy.
+    /// Return the process id of the copy.
     pub fn pid(&self) -> i32 {
         self.copy.pid()
     }
 
-    /// The descriptor of its folder, as long as this lives.
+    /// Return the descriptor of the copy's folder in /proc. It is open as long as this value lives.
     pub fn descriptor(&self) -> i32 {
         self.copy.descriptor()
     }
 
-    /// How many system calls that the stop had cut short were told to start again.
+    /// Return how many system calls that the stop interrupted were restarted.
     pub fn mended(&self) -> u64 {
         self.mended
     }
 
-    /// Every thread of the target, by its id.
+    /// Return every thread of the target, by its id.
     pub fn threads(&self) -> impl Iterator<Item = Thread> + '_ {
         self.rows.iter().map(|row| Thread {
             tid: row[0] as i32,
@@ -480,28 +485,28 @@ impl Frozen {
         })
     }
 
-    /// The threads that sleep uninterruptibly and were not stopped.
+    /// Return the threads that were not stopped, because they are in uninterruptible sleep.
     pub fn unstopped(&self) -> impl Iterator<Item = i32> + '_ {
         self.rows.iter().filter(|row| row[1] == 0).map(|row| row[0] as i32)
     }
 
-    /// For how long the target stood still; None while it does.
+    /// Return for how long the target was stopped; None while it is.
     pub fn held(&self) -> Option<Duration> {
         self.state().held
     }
 
-    /// Whether it was let go because its time was up, before `let_go`.
+    /// Return whether the target was released because the time limit was reached, before `let_go`.
     pub fn expired(&self) -> bool {
         self.state().expired
     }
 
-    /// Reads of a copy are never too late, but it may have been killed: 1 then.
+    /// Return 1 if the copy was killed, else 0. Reads of a copy are never too late.
     pub fn missed(&self) -> u64 {
         let killed = self.state().killed;
         u64::from(killed.unwrap_or_else(|| self.is_gone()))
     }
 
-    /// Lets the target run; the copy stays.
+    /// Let the target run. The copy stays.
     pub fn let_go(&self, watcher: &dyn Watcher) -> Result<()> {
         let mut guard = self.line();
         let Some(line) = guard.as_mut() else { return Ok(()) };
@@ -514,8 +519,8 @@ impl Frozen {
         Ok(())
     }
 
-    /// Ends the copy and has the target collect it; whether that went well, which is waited for no longer than
-    /// END_PATIENCE. `held` has that stop too then. A second call says true.
+    /// End the copy and have the target collect it. Return whether that succeeded within END_PATIENCE. `held` then
+    /// includes that stop. A second call returns true.
     pub fn end(&self, watcher: &dyn Watcher) -> bool {
         let Some(mut line) = self.line().take() else { return true };
         let State { held: first, killed, .. } = *self.state();
@@ -529,7 +534,7 @@ impl Frozen {
         words[words.len() - 2] == 1
     }
 
-    /// The process that still waits for the end of the copy, and has it collected then; None where there is none.
+    /// Return the process that still waits for the end of the copy, and has it collected then; None if there is none.
     pub fn left(&self) -> Option<i32> {
         self.state().left
     }

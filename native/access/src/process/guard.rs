@@ -1,9 +1,10 @@
-//! A process of ours that takes patches out of the target when we are killed before we could, or cannot.
+//! A process of gdbheap that removes patches from the target if gdbheap is killed before it could, or cannot do it
+//! itself.
 //!
-//! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and glibc
-//! keeps malloc usable in a child. It is in a session of its own, so that what ends a group of processes leaves it alone.
-//! It goes on for as long as the target lives. Between two attempts it holds nothing: a thread that does not stop stays
-//! seized until it does, unless who has seized it ends.
+//! It waits for the end of a pipe. What it does then needs no thread and no lock of this process: it was forked, and
+//! glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group does not reach it.
+//! It keeps trying for as long as the target lives. Between two attempts it holds nothing: a thread that does not stop
+//! stays seized until it does, unless the process that seized it ends.
 
 use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
@@ -22,21 +23,22 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long what an earlier run has left is tried to be taken out.
+/// For how long to try to remove what an earlier run left.
 const PATIENCE_OF_OTHERS: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(20);
 const LONGEST_NAP: Duration = Duration::from_secs(1);
 const NOT_NEEDED: u8 = 1;
 
-/// Takes `patches` out of a process when this process ends without having said that it need not, or is told to.
+/// Removes `patches` from a process, when asked to, or when this process ends without having said that it is not
+/// necessary.
 pub(crate) struct Guard {
-    /// 0 where nobody is to wait for it.
+    /// 0 if nobody should wait for it.
     pid: i32,
     pipe: Option<File>,
 }
 
 impl Guard {
-    /// `memory`: of the program that has them, held by the guard from now on.
+    /// Start the guard. `memory`: of the patched program; the guard holds it from now on.
     pub(crate) fn new(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) -> Result<Guard, Error> {
         let (reader, writer) = pipe()?;
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
@@ -44,25 +46,24 @@ impl Guard {
         match child {
             ..0 => Err(Error::last_os_error()),
             0 => {
-                // Nobody is to wait for what this process would never write.
+                // The child must not keep open what others wait to see closed.
                 close_others(vec![reader.as_raw_fd(), process.descriptor(), memory.descriptor()]);
                 watch(reader.as_raw_fd(), || restore(process, memory, patches));
-                // SAFETY: ends this process and runs nothing of the other's.
+                // SAFETY: ends this process and runs nothing of the parent's.
                 unsafe { libc::_exit(0) }
             }
             guard => Ok(Guard { pid: guard, pipe: Some(File::from(writer)) }),
         }
     }
 
-    /// The patches are out.
+    /// Dismiss the guard: the patches are removed.
     pub(crate) fn dismiss(mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = pipe.write_all(&[NOT_NEEDED]);
         }
     }
 
-    /// It is to take the patches out, however long that takes: it is not waited for, except by a thread that does nothing
-    /// else.
+    /// Let the guard remove the patches, however long that takes. Only a separate thread waits for it.
     pub(crate) fn take_over(mut self) {
         wait_aside(std::mem::take(&mut self.pid));
     }
@@ -77,7 +78,7 @@ impl Drop for Guard {
     }
 }
 
-/// Waits at the pipe.
+/// Wait at the pipe. Act when it is closed without a message.
 fn watch(pipe: RawFd, act: impl FnOnce()) {
     // SAFETY: numbers and buffers of this function.
     unsafe {
@@ -96,8 +97,8 @@ fn watch(pipe: RawFd, act: impl FnOnce()) {
     }
 }
 
-/// Takes patches out of a program, whose process nobody else traces or is about to let go. They are out as well once the
-/// process has ended or runs another program, which is left alone.
+/// Remove patches from a program. Nothing else may trace its process, or not for long. Also ends once the process has
+/// ended or runs another program, which is left alone.
 fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     let mut nap = NAP;
     loop {
@@ -109,7 +110,7 @@ fn restore(process: &ProcessFolder, memory: &ProgramMemory, patches: &[Patch]) {
     }
 }
 
-/// Has a child of its own do this, with whom all ends that it held.
+/// Do this in a child process. Everything that it holds is released when it ends.
 fn in_child(act: impl FnOnce()) {
     // SAFETY: this process has one thread; the child ends by _exit.
     match unsafe { libc::fork() } {
@@ -123,8 +124,8 @@ fn in_child(act: impl FnOnce()) {
     }
 }
 
-/// Waits, at least for a nap, until no thread has slept uninterruptibly all the time since it was looked at last. The
-/// process does not stand for that; each nap is longer than the one before.
+/// Wait at least for a nap, and until no thread has been in the same uninterruptible sleep at two checks in a row. The
+/// process runs meanwhile. Each nap is longer than the one before.
 fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
     let mut before = sleepers(process);
     loop {
@@ -138,7 +139,7 @@ fn await_sleepers(process: &ProcessFolder, nap: &mut Duration) {
     }
 }
 
-/// The threads that sleep uninterruptibly, each with how often it had gone to sleep (proc_pid_status(5)).
+/// Return the threads in uninterruptible sleep, each with how often it had gone to sleep (proc_pid_status(5)).
 fn sleepers(process: &ProcessFolder) -> BTreeSet<(i32, String)> {
     let asleep = |tid: i32| {
         let status = process.path(&format!("task/{tid}/status"));
@@ -160,8 +161,8 @@ fn restore_once(tracer: &mut Tracer, memory: &ProgramMemory, patches: &[Patch]) 
     tracer.release();
 }
 
-/// Takes out what a run that was killed has left in a program; whether nothing of it is left. `memory` was opened before
-/// that was read.
+/// Remove what a killed run left in a program. Return whether nothing of it is left. `memory` must have been opened
+/// before `left` was read.
 pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Left]) -> bool {
     let patches: Vec<Patch> = left.iter().map(Left::patch).collect();
     let began = Instant::now();
@@ -173,7 +174,7 @@ pub fn restore_left(process: &ProcessFolder, memory: &ProgramMemory, left: &[Lef
         }
         !text::is_any_in(memory, &patches)
     };
-    // On a thread of its own, with which all ends that it held.
+    // On a separate thread: everything that it holds is released when it ends.
     std::thread::scope(|scope| {
         let held = SignalsHeld::hold();
         let thread = scope.spawn(restore);

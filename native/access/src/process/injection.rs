@@ -1,8 +1,8 @@
-//! One system call made by a stopped thread of the target, which then goes on as if nothing had been.
+//! One system call made by a stopped thread of the target, which then continues as if nothing had happened.
 //!
-//! Nothing is written to the target's memory: the instruction is one of the vDSO's, all registers are put back, and the
-//! kernel restarts what was interrupted. Exactly the stops that such a call makes are accepted; at any other the thread
-//! gets its registers back at once, unless it runs another program by then.
+//! Nothing is written to the target's memory: the instruction is in the vDSO, all registers are restored, and the
+//! kernel restarts what was interrupted. Only the stops that such a call makes are accepted. At any other stop the
+//! thread gets its registers back at once, unless it runs another program by then.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers;
@@ -17,31 +17,32 @@ use std::time::{Duration, Instant};
 
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 const VDSO_LIMIT: usize = 64 << 10;
-/// How long a thread may take to its next stop before it is interrupted, and after that if it sleeps: its code may be
-/// changed under it. Copying the page tables of a large process takes seconds, without sleep.
+/// How long a thread may take to its next stop before it is interrupted, and the same time again after that if it
+/// sleeps: another thread may have changed its code. Copying the page tables of a large process takes seconds, but
+/// without sleeping.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
-/// The same for a process of ours, while the target stands: to close a file may take as long as a file system likes.
+/// The same for a copy, while the target is stopped: closing a file may take as long as a file system likes.
 const OUR_PATIENCE: Duration = Duration::from_millis(500);
 const NAP: Duration = Duration::from_micros(50);
 const MAX_NAP: Duration = Duration::from_millis(2);
 const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-/// Stops of one call: entry, the new process, exit, and the one that ends it.
+/// The stops of one call: entry, the new process, exit, and the one that ends it.
 const MAX_STOPS: usize = 6;
 
-/// What a call gave: what it returned, and of clone the new process as we see it.
+/// The outcome of a call: its return value, and for clone the id of the new process as this process sees it.
 pub(crate) struct Made {
     pub(crate) answer: i64,
     pub(crate) child: Option<i32>,
 }
 
-/// A thread that can make a call: it stands by our doing, in 64-bit code, no filter or handler looks at its system calls,
-/// and it is outside of a restartable sequence (rseq(2)), as one that is in a system call always is.
+/// Return a thread that can make a call: stopped by us, in 64-bit code, with no filter or handler for its system calls,
+/// and outside a restartable sequence (rseq(2)). A thread in a system call is always outside one.
 pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     if tracer.is_in_exec() {
         return None;
     }
-    // Looked at one by one up to the first that will do: the target stands still meanwhile.
+    // The threads are checked one by one up to the first that is suitable, because the target is stopped meanwhile.
     let standing = || tracer.threads.iter().filter(|(_, t)| t.stopped && t.group_stop == 0).map(|(tid, _)| *tid);
     let registers = |tid| registers::read(tid).ok().filter(|found| system_call::can_be_made(found));
     let is_free = |tid| !is_filtered(tracer.pid, tid) && !ptrace::is_dispatched(tid);
@@ -50,7 +51,7 @@ pub(crate) fn find_caller(tracer: &Tracer) -> Option<i32> {
     standing().find(asleep).or_else(|| standing().find(outside))
 }
 
-/// By seccomp; also where that cannot be told. A process may set that up for itself at any time.
+/// Return whether a seccomp filter is on the thread; true if that is unknown. A process may install one at any time.
 fn is_filtered(pid: i32, tid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
     let mut modes = status.lines().filter_map(|line| line.strip_prefix("Seccomp:"));
@@ -65,10 +66,10 @@ fn is_outside_rseq(pid: i32, tid: i32) -> bool {
     }
 }
 
-/// The address of an instruction in the vDSO that makes a system call, that the process has now; it may have exec'ed since last time.
+/// Return the address of a system call instruction in the vDSO that the process has now; exec(2) may have replaced it.
 pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     let maps = read_table(format!("/proc/{pid}/maps").as_ref(), u64::MAX).ok()?;
-    // A path may hold any bytes.
+    // A path may contain any bytes.
     let range = maps.split(|byte| *byte == b'\n').find_map(|line| vdso_range(std::str::from_utf8(line).ok()?))?;
     let (start, end) = range.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
@@ -76,7 +77,7 @@ pub(crate) fn find_instruction(pid: i32) -> Option<u64> {
     bytes.windows(INSTRUCTION.len()).position(|code| code == INSTRUCTION).map(|place| start + place as u64)
 }
 
-/// The range of a line of maps, if it is the kernel's own mapping: a file may have the same name, and has an inode.
+/// Return the range of a line of maps, if it is the kernel's own mapping: a file with the same name has an inode.
 fn vdso_range(line: &str) -> Option<&str> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     match fields[..] {
@@ -90,18 +91,18 @@ fn read_memory(pid: i32, address: u64, size: usize) -> Option<Vec<u8>> {
     (read_process(pid, address, &mut bytes) == size).then_some(bytes)
 }
 
-/// Makes the thread `tid` of a stopped process do system call `number`; None when that went otherwise than it should:
-/// then the thread has its registers back, if it still lives. A new process is told to die with this one.
+/// Have the thread `tid` of a stopped process make system call `number`. None if it did not go as expected; the thread
+/// then has its registers back, if it still lives. A new process is set to die with this one.
 pub(crate) fn make_call(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
     call_under(tid, instruction, number, arguments, 0, PATIENCE)
 }
 
-/// The same in a process that dies with this one, and goes on to do so.
+/// Make a call in a process that dies with this one, and keep it so.
 pub(crate) fn make_call_of_ours(tid: i32, instruction: u64, number: u64, arguments: [u64; 6]) -> Option<Made> {
     call_under(tid, instruction, number, arguments, libc::PTRACE_O_EXITKILL, OUR_PATIENCE)
 }
 
-/// `options`: of ptrace(2), which the thread has meanwhile and afterwards.
+/// `options`: ptrace(2) options of the thread, during the call and afterwards.
 fn call_under(
     tid: i32,
     instruction: u64,
@@ -130,7 +131,7 @@ fn call_under(
         let _ = ptrace::detach(tid, 0);
         return call.child.map(|child| Made { answer: -i64::from(libc::ESRCH), child: Some(child) });
     }
-    // Registers first: with its own mask a handler could run at the wrong place.
+    // Registers first: with its own mask restored, a handler could run at the wrong place.
     let _ = ptrace::set_general_registers(tid, &saved);
     let _ = ptrace::set_signal_mask(tid, mask);
     let _ = ptrace::set_options(tid, options);
@@ -141,20 +142,20 @@ fn call_under(
         .then(|| Made { answer: call.answer.unwrap_or(-i64::from(libc::EIO)), child: call.child })
 }
 
-/// One call on its way.
+/// A system call in progress.
 struct Injection {
     tid: i32,
     patience: Duration,
     child: Option<i32>,
     answer: Option<i64>,
-    /// Stop signals cannot be masked: they are held back, and come again when the thread has its registers back.
+    /// Stop signals cannot be masked: they are held back, and sent again when the thread has its registers back.
     held: Vec<i32>,
-    /// It has ended, or runs another program: it gets nothing of what the old one had.
+    /// The thread has ended, or runs another program, and gets nothing from the old one.
     is_gone: bool,
 }
 
 impl Injection {
-    /// From the entry to the exit; None where it goes otherwise.
+    /// Follow the call from the entry to the exit; None if something else happens.
     fn follow(&mut self) -> Option<()> {
         let (began, mut entered) = (Instant::now(), false);
         for _ in 0..MAX_STOPS {
@@ -165,7 +166,7 @@ impl Injection {
                 }
                 (SYSCALL_STOP, 0) => entered = true,
                 (libc::SIGTRAP, ptrace::EVENT_CLONE) if entered => self.keep_child(),
-                // Interrupted because nothing came.
+                // It was interrupted because nothing happened.
                 (_, ptrace::EVENT_STOP) if began.elapsed() > self.patience => return None,
                 (libc::SIGTRAP, _) | (_, ptrace::EVENT_STOP) => {}
                 (signal, _) => self.held.push(signal),
@@ -175,7 +176,8 @@ impl Injection {
         None
     }
 
-    /// Before its parent goes on: should that one be killed now, the child is known, and dies with us.
+    /// Take note of the new process before its parent continues: if the guardian is killed now, the child is known, and
+    /// dies with it.
     fn keep_child(&mut self) {
         let Ok(child) = ptrace::event_message(self.tid).map(|child| child as i32) else { return };
         if let Some(Waited::Stopped { .. }) = await_stop(child, self.patience) {
@@ -184,8 +186,8 @@ impl Injection {
         }
     }
 
-    /// Brings the thread to the stop in which the kernel looks what is to be restarted, without running an instruction.
-    /// At the entry into a call that call is left out.
+    /// Bring the thread to the stop in which the kernel checks what to restart, without running an instruction. At the
+    /// entry into a system call, that call is skipped.
     fn stand(&mut self) -> Option<()> {
         if self.is_gone {
             return None;
@@ -196,7 +198,7 @@ impl Injection {
             ptrace::set_general_registers(self.tid, &registers).ok()?;
         }
         for _ in 0..MAX_STOPS {
-            // Whatever other stop comes first takes an interrupt back.
+            // Any other stop that comes first cancels an interrupt.
             ptrace::interrupt(self.tid).ok()?;
             ptrace::go_on(self.tid, 0).ok()?;
             match self.wait()? {
@@ -208,7 +210,7 @@ impl Injection {
         None
     }
 
-    /// How it stops next; None where it does not, or is gone.
+    /// Return the next stop; None if the thread does not stop, or is gone.
     fn wait(&mut self) -> Option<(i32, i32)> {
         match await_stop(self.tid, self.patience)? {
             Waited::Stopped { signal, event } if event != libc::PTRACE_EVENT_EXEC => Some((signal, event)),
@@ -220,7 +222,7 @@ impl Injection {
     }
 }
 
-/// Waits for a thread to stop or end; interrupts it when that takes long, and gives up in the end (None).
+/// Wait for a thread to stop or end. Interrupt it when that takes long, and give up in the end (None).
 fn await_stop(tid: i32, patience: Duration) -> Option<Waited> {
     let began = Instant::now();
     let (mut nap, mut is_interrupted) = (NAP, false);

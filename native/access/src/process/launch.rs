@@ -1,9 +1,10 @@
-//! Starts a program, and sees each of its system calls of some kinds, and of all processes that it starts.
+//! Starts a program, and sees certain system calls of it and of all its child processes.
 //!
-//! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls; everything else runs untouched. The filter
-//! stays for as long as a process lives, and without a tracer the calls would fail. So another process of ours traces, a
-//! keeper in a session of its own. It tells this one of the calls, and lets them pass once nobody hears: the program runs
-//! on when we end, however that is. It is forked by a thread of ours, and glibc keeps malloc usable in a child.
+//! A filter (seccomp(2), SECCOMP_RET_TRACE) stops threads at exactly these calls; everything else runs undisturbed. The
+//! filter stays for as long as a process lives, and without a tracer the calls would fail. So a separate process of
+//! gdbheap traces: a keeper with its own session. It reports the calls to this process, and lets them pass once nobody
+//! listens: the program keeps running when gdbheap ends, in whatever way. A thread of gdbheap forks it, and glibc keeps
+//! malloc usable in a child.
 
 use crate::arch::registers;
 use crate::arch::system_call::{self, AUDIT_ARCHITECTURE, NUMBERS_OF_OTHERS};
@@ -35,7 +36,7 @@ const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const NOT_STARTED: i32 = 127;
 
-/// The words of a command, and the system calls that are to be seen.
+/// The words of a command, and the system calls to see.
 #[derive(Clone, Debug)]
 pub struct Start {
     pub words: Vec<CString>,
@@ -46,13 +47,13 @@ pub(crate) struct Launch {
     start: Start,
 }
 
-/// What the keeper says. Each message has as many bytes, fewer than a pipe takes at once.
+/// A message of the keeper. All messages have the same size, less than a pipe takes at once.
 enum Said {
-    /// The program of this process runs.
+    /// The process with this id runs the program.
     Begun(i32),
-    /// It cannot be started: the number of the error.
+    /// The program cannot be started: the errno.
     Failed(i32),
-    /// How it ended, as wait(2) gives it.
+    /// The exit status of the program, as wait(2) returns it.
     Status(i32),
     Seen {
         pid: i32,
@@ -83,7 +84,7 @@ impl Said {
         bytes
     }
 
-    /// The next message; None where the keeper has ended.
+    /// Read the next message; None if the keeper has ended.
     fn read(pipe: &mut File) -> Option<Said> {
         let mut bytes = [0; WORDS * WORD];
         pipe.read_exact(&mut bytes).ok()?;
@@ -107,7 +108,8 @@ impl Launch {
         Launch { start }
     }
 
-    /// Starts the keeper, which starts the program: its number, what it says, and the pipe that takes the answers.
+    /// Start the keeper, which starts the program. Return its id, the pipe with its messages, and the pipe for the
+    /// answers.
     fn start(self, waits: bool, limit: Duration) -> Result<(i32, File, File), Error> {
         let ((told, telling), (answers, answering)) = (pipe()?, pipe()?);
         // SAFETY: the child only makes system calls, allocates by glibc's malloc, and ends by _exit.
@@ -121,7 +123,7 @@ impl Launch {
                 let keeper =
                     Keeper { start: self.start, child: 0, threads, told, answers, waits, owed: 0, heard: true };
                 keeper.keep();
-                // SAFETY: ends this process and runs nothing of the other's.
+                // SAFETY: ends this process and runs nothing of the parent's.
                 unsafe { libc::_exit(0) }
             }
             keeper => Ok((keeper, File::from(told), File::from(answering))),
@@ -142,7 +144,7 @@ impl Trace for Launch {
         let shared: &Shared = &teller.shared;
         while !shared.is_left.load(Ordering::SeqCst) {
             if shared.is_ending() {
-                // The keeper stops no thread any more.
+                // From now on the keeper stops no thread.
                 drop(answering.take());
             }
             if !is_ready(told.as_raw_fd(), None) {
@@ -176,7 +178,7 @@ impl Trace for Launch {
     }
 }
 
-/// Whether there is something to read, or the other end is closed; False after a signal, and once `limit` is over.
+/// Return whether there is something to read, or the other end is closed. False after a signal, and after `limit`.
 fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     let mut about = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let limit = limit.map_or(-1, |limit| limit.as_millis() as libc::c_int);
@@ -184,8 +186,8 @@ fn is_ready(descriptor: RawFd, limit: Option<Duration>) -> bool {
     unsafe { libc::poll(&mut about, 1, limit) > 0 }
 }
 
-/// The process that traces. `waits`: for how long a thread stands at most; `owed`: how many answers have not come;
-/// `heard`: whether anybody listens.
+/// The process that traces. `waits`: the longest time for which a thread is stopped. `owed`: the number of missing
+/// answers. `heard`: whether anyone listens.
 struct Keeper {
     start: Start,
     child: i32,
@@ -209,7 +211,7 @@ impl Keeper {
             libc::setsid();
             libc::prctl(libc::PR_SET_NAME, c"gdbheap guard".as_ptr());
         }
-        // Whoever waits for the end of what the program writes waits for the program alone.
+        // Whoever waits for the end of the program's output should wait only for the program.
         close_others(vec![self.told.as_raw_fd(), self.answers.as_raw_fd(), failed.as_raw_fd()]);
         let mut begun = false;
         loop {
@@ -235,7 +237,7 @@ impl Keeper {
         self.heard = self.heard && self.told.write_all(&said.bytes()).is_ok();
     }
 
-    /// Says that a thread was seen, which stands until the answer comes, where that is wanted.
+    /// Report a thread. If answers are expected, it stays stopped until there is one.
     fn tell(&mut self, said: &Said) {
         let met = Instant::now();
         self.say(said);
@@ -248,7 +250,7 @@ impl Keeper {
         }
     }
 
-    /// Reads answers that are there, without waiting for others.
+    /// Read the answers that are there, without waiting for others.
     fn hear(&mut self) {
         let mut bytes = [0u8; 64];
         // SAFETY: writes to an array of this function.
@@ -257,7 +259,7 @@ impl Keeper {
         self.owed = self.owed.saturating_sub(usize::try_from(got).unwrap_or(0));
     }
 
-    /// Whether anybody listens still.
+    /// Return whether anyone still listens.
     fn is_heard(&mut self) -> bool {
         if self.heard && is_ready(self.answers.as_raw_fd(), Some(Duration::ZERO)) {
             self.hear();
@@ -265,14 +267,14 @@ impl Keeper {
         self.heard
     }
 
-    /// Starts the program's process, traced, before it runs the program. The pipe has the number of an error if it cannot.
+    /// Start the program's process, traced before it runs the program. The pipe contains an errno if it cannot run.
     fn spawn(&mut self) -> Result<File, Error> {
         let (gate, opened) = pipe()?;
         let (failed, failure) = pipe()?;
         let filter = filter(&self.start.numbers);
         let mut words: Vec<*const libc::c_char> = self.start.words.iter().map(|word| word.as_ptr()).collect();
         words.push(std::ptr::null());
-        // SAFETY: the child only makes system calls, with what was made before.
+        // SAFETY: the child only makes system calls, with data that was made before.
         let child = unsafe { libc::fork() };
         match child {
             ..0 => return Err(Error::last_os_error()),
@@ -288,7 +290,7 @@ impl Keeper {
         }
         let seized = ptrace::seize(child, OPTIONS);
         if seized.is_err() {
-            // SAFETY: takes numbers only: the process is ours.
+            // SAFETY: takes numbers only; the process is a child of this one.
             unsafe { libc::kill(child, libc::SIGKILL) };
         }
         seized?;
@@ -336,7 +338,8 @@ impl Keeper {
         }
     }
 
-    /// The end of our own child is its status; others' parents are told once we have seen it.
+    /// Forget a thread. The end of the keeper's own child is reported with its status; other parents learn of an end
+    /// once the keeper has seen it.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if let Some(status) = ptrace::wait_status(tid).filter(|_| tid == self.child) {
@@ -345,7 +348,7 @@ impl Keeper {
     }
 }
 
-/// Why the program could not be started, from the pipe of the process that tried.
+/// Return the errno with which the program could not be started, from the pipe of the process that tried.
 fn reason(pipe: &mut File) -> i32 {
     let mut number = [0u8; 4];
     pipe.read_exact(&mut number).map_or(libc::ECHILD, |()| i32::from_ne_bytes(number))
@@ -357,7 +360,7 @@ fn process_of(tid: i32) -> i32 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(tid)
 }
 
-/// Stops at the system calls `numbers` of 64-bit programs, and lets everything else pass.
+/// Build a filter that stops at the system calls `numbers` of 64-bit programs, and lets everything else pass.
 fn filter(numbers: &[u32]) -> Vec<libc::sock_filter> {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -377,9 +380,10 @@ fn filter(numbers: &[u32]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// In the new process: waits until it is traced, takes the filter and runs the program. The number of the error otherwise.
+/// Become the program, in the new process: wait to be traced, install the filter, and run the program. Return the errno
+/// if that fails.
 fn begin(gate: RawFd, opened: RawFd, filter: &[libc::sock_filter], words: &[*const libc::c_char]) -> i32 {
-    // SAFETY: system calls with numbers and with what the caller made before the fork; the last word is null.
+    // SAFETY: system calls with numbers and with data that the caller made before the fork; the last word is null.
     unsafe {
         libc::close(opened);
         let mut word = [0u8; 1];
@@ -387,7 +391,7 @@ fn begin(gate: RawFd, opened: RawFd, filter: &[libc::sock_filter], words: &[*con
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::pthread_sigmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        // Python ignores these, and lets its children have them.
+        // Python ignores these signals, and its children inherit that.
         for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
             libc::signal(signal, libc::SIG_DFL);
         }

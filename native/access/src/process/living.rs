@@ -1,11 +1,14 @@
-//! A process whose first thread has ended before others: all that the kernel says of its memory below /proc/PID is as of a
-//! zombie, and what its other threads have is said below task/TID alone (proc(5)).
+//! Processes whose first thread has ended before others.
+//!
+//! The kernel then describes the memory below /proc/PID as that of a zombie. What the other threads have is only shown
+//! below task/TID (proc(5)).
 #![forbid(unsafe_code)]
 
 use crate::stat::has_ended;
 use std::path::{Path, PathBuf};
 
-/// The thread with the lowest id that has not ended, and its folder; None where all have. `folder`: the process's.
+/// Return the thread with the lowest id that has not ended, and its folder; None if all have ended. `folder`: of the
+/// process.
 pub(crate) fn living_thread(folder: &Path) -> Option<(i32, PathBuf)> {
     let tasks = folder.join("task");
     let names = std::fs::read_dir(&tasks).ok()?.flatten();

@@ -1,4 +1,4 @@
-//! A live process: stopping it, copying it, looking at its threads, making a call in one of them.
+//! A live process: stopping it, copying it, looking at its threads, and making calls in them.
 
 pub(crate) mod accounts;
 pub(crate) mod call;

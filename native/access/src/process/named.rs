@@ -1,8 +1,9 @@
-//! Files that a process, a core or another user names. Walking such a path may wait for ever: for a program that
-//! answers for a file system (FUSE), for a server that is gone (NFS), for the lock of another process's memory map
-//! (/proc/PID/map_files). A thread of ours walks, which gdbheap goes on without (`patient`). What a target names is
-//! walked one name after the other, and never into a mount of which it is not known who answers: such a request cannot
-//! be taken back, not even by SIGKILL.
+//! Files that a process, a core or another user names.
+//!
+//! Walking such a path may block for ever: on a program that implements a file system (FUSE), on a server that is gone
+//! (NFS), or on the lock of another process's memory map (/proc/PID/map_files). So a separate thread walks, and gdbheap
+//! continues without it if it blocks (`patient`). A path named by a target is walked one name at a time, and never into
+//! an unknown mount: a request to such a mount cannot be interrupted, not even by SIGKILL.
 #![forbid(unsafe_code)]
 
 use crate::patient::at_name;
@@ -15,18 +16,18 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As the kernel has it (MAXSYMLINKS).
+/// The limit of the kernel (MAXSYMLINKS).
 const MOST_LINKS: usize = 40;
-/// A path has at most 2,048 names; each `..` begins anew.
+/// A path has at most 2,048 names, but each `..` starts again at the root.
 const MOST_STEPS: usize = 8192;
 
-/// A file that is open by a descriptor that opens nothing (O_PATH).
+/// A file that is open with O_PATH, which does not open its contents.
 pub struct Held {
     pub file: File,
-    /// Its path without links, as far as one was walked.
+    /// Its path without symbolic links, if one was walked.
     pub path: PathBuf,
     pub found: Metadata,
-    /// Of its file system (statfs(2), f_type).
+    /// The type of its file system (statfs(2), f_type).
     pub kind: u32,
 }
 
@@ -37,16 +38,16 @@ impl Held {
     }
 }
 
-/// Holds a file that somebody names who may name any, by O_PATH. `follows`: a link at its end is followed, else held.
-/// ETIMEDOUT if the kernel blocks.
+/// Open a file with O_PATH that is named by someone who may name any file. `follows`: follow a symbolic link at the
+/// end. ETIMEDOUT if the kernel blocks.
 pub fn hold(path: &Path, follows: bool) -> Result<Held> {
     let (name, flags) = (path.to_owned(), if follows { 0 } else { libc::O_NOFOLLOW });
     at_name(path.into(), move || Held::new(held(&name, flags)?, name))
 }
 
-/// Holds a file that a target names, by its path below the folder `root`, where absolute links begin, too. EXDEV where
-/// the path leads to a mount that is none of `mounts` (their ids in mountinfo), ETIMEDOUT if the kernel blocks, ELOOP
-/// where there are too many links. `checks_root`: also where the root folder is on such a mount.
+/// Open a file with O_PATH that a target names, by its path below the folder `root`, where absolute symbolic links
+/// begin, too. EXDEV if the path leads to a mount that is not in `mounts` (ids of mountinfo), ETIMEDOUT if the kernel
+/// blocks, ELOOP if there are too many links. `checks_root`: the mount of the root folder must be in `mounts`, too.
 pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -> Result<Held> {
     let (top, name) = (root.to_owned(), path.to_owned());
     at_name([root.as_os_str(), OsStr::new("\0"), path.as_os_str()].into_iter().collect(), move || {
@@ -63,7 +64,7 @@ pub fn walk(root: &Path, path: &Path, mounts: HashSet<u64>, checks_root: bool) -
     })
 }
 
-/// Opens a file that is held, to read it: the very file, whatever its name has become since. ETIMEDOUT if the kernel
+/// Open a file for reading that is held with O_PATH: the same file, even if it was renamed. ETIMEDOUT if the kernel
 /// blocks.
 pub fn reopen(held: File) -> Result<File> {
     let place = own_path(&held);
@@ -121,7 +122,7 @@ impl Walk {
     }
 }
 
-/// The names of a path, the first last.
+/// Push the names of a path, the first one last.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     left.extend(path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),
@@ -138,7 +139,7 @@ fn own_path(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// The id of the mount that a file was reached by: nobody but the kernel is asked.
+/// Return the id of the mount through which a file was reached. Only the kernel is asked, which cannot block here.
 fn mount_of(file: &File) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")).and_then(|id| id.trim().parse().ok());

@@ -1,5 +1,4 @@
-//! Whether processes have one address space. Nothing that /proc says of them proves it: what a fork copies is equal to the
-//! byte, too.
+//! Whether processes have one address space. Nothing in /proc proves that: a forked copy is equal to the byte, too.
 #![forbid(unsafe_code)]
 
 use crate::patient::ask_hastily;
@@ -7,8 +6,8 @@ use crate::process::living::living_thread;
 use crate::process::sharers::have_same_memory;
 use std::path::Path;
 
-/// Whether all of these processes have the same memory (kcmp(2)). False where that is refused, not there, or waits for a
-/// process in execve(), which a file system may keep there.
+/// Return whether all of these processes have the same memory (kcmp(2)). False if that is refused or unavailable, or if
+/// kcmp waits for a process in execve(), which a file system may delay.
 pub fn have_one_memory(pids: &[i32]) -> bool {
     let Some(first) = pids.first().copied() else { return false };
     let pids = pids.to_vec();
@@ -18,7 +17,7 @@ pub fn have_one_memory(pids: &[i32]) -> bool {
 fn are_one(pids: &[i32]) -> bool {
     let threads = || pids.iter().map(|pid| Some(living_thread(Path::new(&format!("/proc/{pid}")))?.0)).collect();
     let Some(found): Option<Vec<i32>> = threads() else { return false };
-    // Threads that have ended are equal, too: they have no memory.
+    // Threads that have ended compare equal, too, because they have no memory.
     found.windows(2).all(|pair| have_same_memory(pair[0], pair[1])) && threads().as_ref() == Some(&found)
 }
 

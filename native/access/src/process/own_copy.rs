@@ -1,13 +1,14 @@
-//! A frozen copy of the process that we run in, and a program that reads it. It takes no right that the process does not
-//! have: no tracing, and nothing of /proc that is not its own.
+//! A frozen copy of the process that gdbheap runs in, and a program that reads it. It needs no right that the process
+//! does not have: no tracing, and nothing of /proc but its own.
 //!
-//! The copy is made by clone(2), as fork(2) does it, but runs no handler of fork's (pthread_atfork), no malloc, nothing of
-//! Python's and nothing of libraries that stand in front of libc: other threads may have held any lock at that moment.
-//! It makes system calls alone, closes all descriptors, opens its own memory, starts the program, which inherits that
-//! descriptor, and waits for its end. Its own end is no SIGCHLD (its exit signal is 0), and wait(2) for any child does not
-//! collect it: only who asks for it with __WALL does. It ends with the thread that made it (PR_SET_PDEATHSIG). The
-//! program ends with it once it has asked for that (`end_with_parent`): execve(2) forgets it where root gains
-//! capabilities.
+//! The copy is made by clone(2), like fork(2), but runs no handlers of fork (pthread_atfork), no malloc, no Python
+//! code, and no code of libraries that are loaded before libc, because other threads may have held any lock at that
+//! moment. It only makes system calls: it closes all descriptors, opens its own memory, starts the program, which
+//! inherits that descriptor, and waits for its end.
+//!
+//! Its own end sends no SIGCHLD (its exit signal is 0), and a wait(2) for any child does not collect it, only one with
+//! __WALL. It ends with the thread that created it (PR_SET_PDEATHSIG). The program ends with it if it requested that
+//! (`end_with_parent`); execve(2) clears that request if root gains capabilities.
 
 use crate::child::pipe::pipe;
 use crate::signals::SignalsHeld;
@@ -21,46 +22,46 @@ use std::ptr::null;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The descriptor by which the program reads the copy's memory; what it writes goes to the standard ones.
+/// The descriptor through which the program reads the copy's memory. It writes to the standard ones.
 pub const OWN_MEMORY: i32 = 3;
 const OUT: c_int = 1;
-/// How the copy ends where it cannot start the program; beyond what a program of ours ends with.
+/// Exit statuses of the copy if it cannot start the program, higher than those of gdbheap's programs.
 pub const NO_OWN_MEMORY: i32 = 121;
 pub const NOT_STARTED: i32 = 122;
 /// Added to the number of the signal that ended the program.
 pub const BY_SIGNAL: i32 = 128;
-/// The program starts on it, with the copy's memory; the copy waits meanwhile.
+/// The stack on which the program starts, in the copy's memory; the copy waits meanwhile.
 const STACK: usize = 64 << 10;
-/// Descriptors are closed one by one up to this number where the kernel cannot close a range (before Linux 5.9).
+/// Descriptors are closed one by one up to this number if the kernel cannot close a range (before Linux 5.9).
 const MOST_DESCRIPTORS: c_int = 1 << 16;
 const SIGNALS: c_int = 64;
-/// More than an id of a process has.
+/// More digits than a process id has.
 const DIGITS: usize = 10;
-/// The program gives way to the one that it is about.
+/// The priority of the program is lower than that of the process it reads.
 const NICE: c_int = 10;
 const CAPABILITIES_VERSION: u32 = 0x2008_0522;
 const WAKE: i32 = 20;
 const LARGEST_ANSWER: usize = 1 << 20;
-/// How long the end of a copy that was killed is waited for.
+/// For how long to wait for the end of a killed copy.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const NAP: Duration = Duration::from_millis(1);
 
-/// What the copy needs, made before it: it cannot ask malloc for anything.
+/// What the copy needs, prepared in advance, because the copy cannot call malloc.
 struct Plan {
     path: *const c_char,
     words: Vec<*const c_char>,
     environment: Vec<*const c_char>,
-    /// The last word, which the copy makes its id.
+    /// The last word, into which the copy writes its id.
     own_number: *mut [u8; DIGITS],
     parent: i32,
     out: c_int,
     stack: *mut c_void,
 }
 
-/// One system call, by its number: the functions of libc may be somebody else's (LD_PRELOAD), and take a lock.
+/// Make a system call by its number. The functions of libc may have been replaced (LD_PRELOAD), and take a lock.
 fn call(number: c_long, arguments: [c_long; 4]) -> c_long {
     let [a, b, c, d] = arguments;
-    // SAFETY: only calls of this file come here, whose pointers stay valid as long as they run.
+    // SAFETY: only this file calls it, with pointers that stay valid for the duration of the call.
     unsafe { libc::syscall(number, a, b, c, d) }
 }
 
@@ -73,7 +74,7 @@ fn close(number: c_int) {
     call(libc::SYS_close, [c_long::from(number), 0, 0, 0]);
 }
 
-/// Gives `number` another one, which it takes from whatever has it.
+/// Move a descriptor to the number `to`, and close whatever has that number.
 fn moved(number: c_int, to: c_int) {
     if number != to {
         call(libc::SYS_dup3, [c_long::from(number), c_long::from(to), 0, 0]);
@@ -93,15 +94,16 @@ fn close_from(first: c_int) {
     }
 }
 
-/// Has the kernel send this process a signal when the thread that made it ends; whether `parent` still is its parent.
+/// Have the kernel send `signal` to this process when the thread that created it ends. Return whether `parent` still is
+/// its parent.
 pub fn end_with_parent(parent: i32, signal: c_int) -> bool {
     call(libc::SYS_prctl, [c_long::from(libc::PR_SET_PDEATHSIG), c_long::from(signal), 0, 0]);
     call(libc::SYS_getppid, [0; 4]) == c_long::from(parent)
 }
 
-/// Writes a number over the digits of a word.
+/// Write a number over the digits of a word.
 fn write_number(word: *mut [u8; DIGITS], mut number: c_long) {
-    // SAFETY: the word is the plan's, which its maker keeps.
+    // SAFETY: the word belongs to the plan, which its creator keeps.
     for digit in unsafe { &mut *word }.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
@@ -110,22 +112,22 @@ fn write_number(word: *mut [u8; DIGITS], mut number: c_long) {
 
 // ---- in the copy
 
-/// All that the copy does: it never returns.
+/// Do everything that the copy does. It never returns.
 fn be_copy(plan: &Plan) -> ! {
     if !end_with_parent(plan.parent, libc::SIGKILL) {
-        // It ended before it could be told of.
+        // The parent ended before the kernel could notify the copy.
         end(NOT_STARTED);
     }
     give_up_rights();
-    // Its own files in /proc are its user's again: a new program has fewer rights than this one may have had.
+    // Give its files in /proc back to its user: a new program has fewer rights than this one may have had.
     call(libc::SYS_prctl, [c_long::from(libc::PR_SET_DUMPABLE), 1, 0, 0]);
     moved(plan.out, OUT);
     close_from(OUT + 1);
     close(0);
-    // The lowest number that is free.
+    // The lowest free number.
     let nothing = open(b"/dev/null\0", libc::O_RDWR);
     call(libc::SYS_dup3, [c_long::from(OUT), 2, 0, 0]);
-    // Nobody is refused their own memory, and who inherits the descriptor is not asked again.
+    // A process may always open its own memory, and an inherited descriptor is not checked again.
     let memory = open(b"/proc/self/mem\0", libc::O_RDONLY);
     if nothing < 0 || memory < 0 {
         end(NO_OWN_MEMORY);
@@ -134,11 +136,11 @@ fn be_copy(plan: &Plan) -> ! {
     go_first_without_memory();
     let mut action: libc::sigaction = no_action();
     action.sa_sigaction = libc::SIG_DFL;
-    // SAFETY: plain data; an ignored SIGCHLD would have the program collected by the kernel.
+    // SAFETY: plain data. If SIGCHLD were ignored, the kernel would collect the program.
     unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) };
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     write_number(plan.own_number, call(libc::SYS_getpid, [0; 4]));
-    // SAFETY: the stack is the program's alone until it runs, for which this thread waits; the plan outlives that.
+    // SAFETY: only the program uses the stack until it runs, and this thread waits for that; the plan lives longer.
     let reader = unsafe { libc::clone(be_program, plan.stack, flags, (plan as *const Plan).cast_mut().cast()) };
     if reader < 0 {
         end(NOT_STARTED);
@@ -146,14 +148,15 @@ fn be_copy(plan: &Plan) -> ! {
     (0..=OWN_MEMORY).for_each(close);
     let mut status: c_int = 0;
     let arguments = [c_long::from(reader), &mut status as *mut c_int as c_long, c_long::from(libc::__WALL), 0];
-    // No signal cuts it short.
+    // No signal interrupts it.
     if call(libc::SYS_wait4, arguments) != c_long::from(reader) {
         end(NOT_STARTED);
     }
     end(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) });
 }
 
-/// Capabilities that the program will not have would keep it from the copy; so would a real user who is another one.
+/// Give up capabilities that the program will not have, and a different real user: both would deny it access to the
+/// copy.
 fn give_up_rights() {
     let same = c_long::from(-1);
     let group = call(libc::SYS_getegid, [0; 4]);
@@ -164,7 +167,7 @@ fn give_up_rights() {
     call(libc::SYS_capset, [head.as_ptr() as c_long, none.as_ptr() as c_long, 0, 0]);
 }
 
-/// Where memory runs out the kernel ends the copy, or the program, which inherits this, before anybody else.
+/// If memory runs out, let the kernel end first the copy, and the program, which inherits this.
 fn go_first_without_memory() {
     let file = open(b"/proc/self/oom_score_adj\0", libc::O_WRONLY);
     if file >= 0 {
@@ -175,20 +178,20 @@ fn go_first_without_memory() {
 }
 
 fn no_action() -> libc::sigaction {
-    // SAFETY: plain data, for which zeros are a value.
+    // SAFETY: plain data, for which all zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
-/// Becomes the program, with the copy's memory until then.
+/// Become the program. Until then this uses the copy's memory.
 extern "C" fn be_program(plan: *mut c_void) -> c_int {
-    // SAFETY: the copy waits until the program runs, and keeps the plan.
+    // SAFETY: the copy keeps the plan, and waits until the program runs.
     let plan = unsafe { &*plan.cast::<Plan>() };
     call(libc::SYS_setsid, [0; 4]);
     call(libc::SYS_setpriority, [0, 0, c_long::from(NICE), 0]);
     let mut action = no_action();
     action.sa_sigaction = libc::SIG_DFL;
     for signal in 1..=SIGNALS {
-        // SAFETY: plain data; those that cannot be set stay as they are.
+        // SAFETY: plain data; signals that cannot be set stay as they are.
         unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
     }
     let none = 0u64;
@@ -211,7 +214,7 @@ pub struct OwnCopy {
     left: Mutex<Option<File>>,
 }
 
-/// How the program ended, and what it wrote.
+/// The exit status of the program, and what it wrote.
 pub struct Ended {
     pub status: i32,
     pub said: Vec<u8>,
@@ -222,12 +225,12 @@ fn pointers(words: &[CString]) -> Vec<*const c_char> {
 }
 
 impl OwnCopy {
-    /// Copies this process and has the copy start a program: its words, the first of which is its path and behind which
-    /// comes the id of the copy, and its environment. The calling thread waits for the copy alone; other threads run on.
+    /// Copy this process, and let the copy start a program. `words`: the path of the program and its arguments; the id
+    /// of the copy is appended. Only the calling thread waits for the copy; other threads keep running.
     pub fn start(words: &[CString], environment: &[CString]) -> io::Result<OwnCopy> {
         let Some(path) = words.first() else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
         let (from, out) = pipe()?;
-        // Nothing moves between this and the copy.
+        // Nothing is moved between here and the copy.
         let mut stack = vec![0u8; STACK];
         let top = (stack.as_mut_ptr_range().end as usize & !15) as *mut c_void;
         let mut own_number = *b"0000000000\0";
@@ -245,8 +248,8 @@ impl OwnCopy {
         };
         let held = SignalsHeld::hold();
         let began = Instant::now();
-        // No memory is shared, and no signal tells of its end.
-        // SAFETY: as fork(2), and the child only goes on in `be_copy`, which makes system calls alone.
+        // It shares no memory, and its end sends no signal.
+        // SAFETY: like fork(2); the child only continues in `be_copy`, which only makes system calls.
         let pid =
             unsafe { libc::syscall(libc::SYS_clone, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long) };
         if pid == 0 {
@@ -261,18 +264,18 @@ impl OwnCopy {
         Ok(OwnCopy { pid: pid as i32, paused, left: Mutex::new(Some(from.into())) })
     }
 
-    /// For how long the calling thread stood.
+    /// Return for how long the calling thread was paused.
     pub fn paused(&self) -> Duration {
         self.paused
     }
 
-    /// The id of the copy.
+    /// Return the process id of the copy.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Waits for the end of the program, and of the copy with it; None where that takes longer than `limit`: then both
-    /// are ended. So are they where the watcher ends the waiting. None again at a second call.
+    /// Wait for the end of the program and of the copy. None after `limit`; then both are ended. They are also ended if
+    /// the watcher cancels. A second call returns None.
     pub fn wait(&self, watcher: &dyn Watcher, limit: Option<Duration>) -> crate::error::Result<Option<Ended>> {
         let Some(from) = self.left().take() else { return Ok(None) };
         let until = limit.map(|limit| Instant::now() + limit);
@@ -304,7 +307,7 @@ impl Drop for OwnCopy {
     }
 }
 
-/// A copy that is not collected yet: it is ended with this.
+/// A copy that is not collected yet. It is ended when this is dropped.
 struct Held {
     pid: i32,
     from: File,
@@ -313,13 +316,13 @@ struct Held {
 }
 
 impl Held {
-    /// Takes what the program has written, for which it waits so many milliseconds at most. The end of the pipe says
-    /// nothing: whoever was forked meanwhile may have it, too.
+    /// Read what the program has written, waiting at most this many milliseconds. The end of the pipe means nothing,
+    /// because any process that was forked meanwhile may have it open, too.
     fn hear(&mut self, wait: i32) {
         let mut entry = libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut bytes = [0; 4 << 10];
         loop {
-            // SAFETY: one entry, ours.
+            // SAFETY: one entry of this function.
             let is_ready = unsafe { libc::poll(&mut entry, 1, wait) } > 0;
             let got =
                 if is_ready && entry.revents & libc::POLLIN != 0 { self.from.read(&mut bytes).unwrap_or(0) } else { 0 };
@@ -337,14 +340,14 @@ impl Held {
         }
     }
 
-    /// How the copy ended, where it did; it is collected.
+    /// Return the exit status of the copy and collect it; None if it has not ended.
     fn ended(&mut self) -> Option<i32> {
         let mut status: c_int = 0;
-        // SAFETY: the kernel writes one number; the copy is our child, and nobody else's to collect.
+        // SAFETY: the kernel writes one number; the copy is a child of this process, and only this collects it.
         match unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL | libc::WNOHANG) } {
             0 => return None,
             -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => return None,
-            // Another collector was faster.
+            // Something else has collected it already.
             -1 => status = 0,
             _ => {}
         }
@@ -352,12 +355,13 @@ impl Held {
         Some(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { BY_SIGNAL + libc::WTERMSIG(status) })
     }
 
-    /// Ends the copy, and the program with it, which the kernel then gives to whoever collects orphans: that may be us.
+    /// End the copy, and with it the program, which the kernel then gives to the collector of orphans: that may be this
+    /// process.
     fn end(&mut self) {
         if self.is_gone {
             return;
         }
-        // SAFETY: two numbers; the copy is not collected yet, so that the number is its own.
+        // SAFETY: two numbers; the copy is not collected yet, so its id was not reused.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         let until = Instant::now() + END_PATIENCE;
         while self.ended().is_none() && Instant::now() < until {
@@ -366,7 +370,7 @@ impl Held {
         self.hear(0);
         let Some(Ok(number)) = self.said.get(..size_of::<i32>()).map(<[u8; 4]>::try_from) else { return };
         let reader = i32::from_ne_bytes(number);
-        // SAFETY: the kernel says at once where it is no child of ours.
+        // SAFETY: the kernel answers at once if it is not a child of this process.
         while reader > 0 && unsafe { libc::waitpid(reader, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) } == 0 {
             if Instant::now() >= until {
                 return;

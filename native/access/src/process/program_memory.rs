@@ -1,8 +1,8 @@
-//! The memory of one program, whatever the process that ran it runs by now.
+//! The memory of one program, whatever the process runs later.
 //!
-//! `/proc/PID/mem` stays with the address space that the process had when the file was opened. After exec(2) nothing can be
-//! written through it any more. PTRACE_POKEDATA and a file that is opened later would reach the new program, which may be a
-//! set-uid one that a hostile target has chosen.
+//! `/proc/PID/mem` belongs to the address space that the process had when the file was opened. After exec(2), writes
+//! through it fail. PTRACE_POKEDATA, or a file that is opened later, would reach the new program, which may be a
+//! set-uid program chosen by a hostile target.
 
 use std::fs::File;
 use std::io::Error;
@@ -16,18 +16,18 @@ const WORD: u64 = 8;
 pub struct ProgramMemory(Arc<File>);
 
 impl ProgramMemory {
-    /// Opens the memory of a thread that the caller holds: its number is its own.
+    /// Open the memory of a thread that the caller holds, so that its id cannot be reused.
     pub(crate) fn of_thread(tid: i32) -> Result<ProgramMemory, Error> {
         let file = File::options().read(true).write(true).open(format!("/proc/{tid}/mem"))?;
         Ok(ProgramMemory(Arc::new(file)))
     }
 
-    /// The file that somebody holds open already, by a descriptor of our own.
+    /// Use the file that the caller has open, by its descriptor, which is duplicated.
     pub fn of(descriptor: RawFd) -> Result<ProgramMemory, Error> {
         if descriptor < 0 {
             return Err(Error::from_raw_os_error(libc::EBADF));
         }
-        // SAFETY: it is open while this function runs: the caller holds it.
+        // SAFETY: the caller keeps it open while this function runs.
         let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
         Ok(ProgramMemory(Arc::new(file.into())))
     }
@@ -36,12 +36,12 @@ impl ProgramMemory {
         self.0.as_raw_fd()
     }
 
-    /// Fills `bytes` with what is at `address`.
+    /// Fill `bytes` with what is at `address`.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
         self.0.read_exact_at(bytes, address)
     }
 
-    /// Whether these bytes are there; false once no process has this address space.
+    /// Return whether these bytes are at `address`; false once no process has this address space.
     pub(crate) fn holds(&self, address: u64, bytes: &[u8]) -> bool {
         let mut found = vec![0u8; bytes.len()];
         self.read(address, &mut found).is_ok() && found == bytes
@@ -51,7 +51,7 @@ impl ProgramMemory {
         self.0.write_all_at(bytes, address)
     }
 
-    /// Writes code, whole aligned words at a time.
+    /// Write code, in whole aligned words.
     pub(crate) fn write_code(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
         let (start, end) = (address - address % WORD, (address + bytes.len() as u64).next_multiple_of(WORD));
         let mut whole = vec![0u8; (end - start) as usize];

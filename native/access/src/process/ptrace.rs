@@ -1,33 +1,33 @@
-//! Thin, safe names for the requests of ptrace(2) and for waiting; all policy is with the callers.
+//! Thin, safe wrappers for the requests of ptrace(2) and for waiting. The callers decide what to do.
 //!
 //! Every request must come from the thread that seized the tracee. Errors are those of the system call.
 
 use crate::bytes::{u32_at, words};
 use std::io::Error;
 
-/// The number of a request, as the C library declares ptrace(2): glibc's are unsigned, musl's are not.
+/// The type of a request number in the C library's declaration of ptrace(2): unsigned in glibc, signed in musl.
 #[cfg(not(target_env = "musl"))]
 pub(crate) type Request = libc::c_uint;
 #[cfg(target_env = "musl")]
 pub(crate) type Request = libc::c_int;
 
-/// `status >> 16` of a tracee that PTRACE_INTERRUPT, or a group stop, holds.
+/// `status >> 16` of a tracee that is held by PTRACE_INTERRUPT or in a group stop.
 pub(crate) const EVENT_STOP: i32 = 128;
-/// The same where it has made a process of its own.
+/// `status >> 16` of a tracee that has made a new thread or process by clone(2).
 pub(crate) const EVENT_CLONE: i32 = 3;
-/// The general registers, of the kinds of register sets (`elf.h`).
+/// The kind of register set with the general registers (`elf.h`).
 pub(crate) const NT_PRSTATUS: usize = 1;
 const GETSIGMASK: Request = 0x420a;
 const SETSIGMASK: Request = 0x420b;
 
-/// What a thread that was waited for has done.
+/// What a thread has done since it was last waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     /// Nothing yet.
     Running,
-    /// It ended, or is no tracee of ours.
+    /// It has ended, or is not a tracee of this thread.
     Gone,
-    /// It stands still; the whole status is as wait(2) gives it.
+    /// It is stopped; signal and event are parts of the status that wait(2) returns.
     Stopped { signal: i32, event: i32 },
 }
 
@@ -40,13 +40,13 @@ fn request(kind: Request, tid: i32, address: usize, data: usize) -> Result<i64, 
     Ok(answer as i64)
 }
 
-/// The address of a thread's `struct rseq` (rseq(2)); 0 when it has none, None before Linux 5.13.
+/// Return the address of a thread's `struct rseq` (rseq(2)); 0 if it has none, None before Linux 5.13.
 pub(crate) fn rseq_address(tid: i32) -> Option<u64> {
     const GET_RSEQ_CONFIGURATION: Request = 0x420f;
     configuration::<3>(tid, GET_RSEQ_CONFIGURATION, 24).map(|words| words[0])
 }
 
-/// Makes a thread a tracee without stopping it.
+/// Make a thread a tracee without stopping it.
 pub(crate) fn seize(tid: i32, options: i32) -> Result<(), Error> {
     request(libc::PTRACE_SEIZE, tid, 0, options as usize).map(drop)
 }
@@ -55,51 +55,51 @@ pub(crate) fn set_options(tid: i32, options: i32) -> Result<(), Error> {
     request(libc::PTRACE_SETOPTIONS, tid, 0, options as usize).map(drop)
 }
 
-/// Asks a seized thread to stop; it does so in its own time.
+/// Ask a seized thread to stop. It may stop later.
 pub(crate) fn interrupt(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0).map(drop)
 }
 
-/// Lets a stopped thread go on, with `signal` delivered unless it is 0.
+/// Let a stopped thread continue, and deliver `signal` unless it is 0.
 pub(crate) fn go_on(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize).map(drop)
 }
 
-/// The same up to the next entry into or exit from a system call.
+/// Let a stopped thread continue up to the next entry into or exit from a system call.
 pub(crate) fn go_on_to_syscall(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize).map(drop)
 }
 
-/// Lets a thread in a group stop stay there, and wakes it when that is over.
+/// Let a thread stay in its group stop, and wake it when that is over.
 pub(crate) fn listen(tid: i32) -> Result<(), Error> {
     request(libc::PTRACE_LISTEN, tid, 0, 0).map(drop)
 }
 
-/// Whether a held thread has done something since it was waited for last: exec(2) by another thread gives it that one's
+/// Return whether a held thread has done something since the last wait for it: exec(2) by another thread replaces its
 /// program.
 pub(crate) fn has_moved(tid: i32) -> bool {
     peek(tid) != Waited::Running
 }
 
-/// Lets a stopped thread go on for good.
+/// Detach from a stopped thread, which continues.
 pub(crate) fn detach(tid: i32, signal: i32) -> Result<(), Error> {
     request(libc::PTRACE_DETACH, tid, 0, signal as usize).map(drop)
 }
 
-/// Sends a signal to one thread. A thread that ended meanwhile needs none.
+/// Send a signal to one thread. It is lost if the thread ended meanwhile.
 pub(crate) fn send(tid: i32, signal: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
 }
 
-/// The child's or thread's id that a PTRACE_EVENT brings.
+/// Return the id of the new process or thread that a PTRACE_EVENT reports.
 pub(crate) fn event_message(tid: i32) -> Result<u64, Error> {
     let mut message = 0u64;
     request(libc::PTRACE_GETEVENTMSG, tid, 0, &mut message as *mut u64 as usize)?;
     Ok(message)
 }
 
-/// A register set of a stopped thread, as long as the kernel says it is but at most `most` bytes.
+/// Return a register set of a stopped thread, with the kernel's length but at most `most` bytes.
 pub(crate) fn register_set(tid: i32, kind: usize, most: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0u8; most];
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: most };
@@ -113,8 +113,7 @@ pub(crate) fn set_register_set(tid: i32, kind: usize, bytes: &[u8]) -> Result<()
     request(libc::PTRACE_SETREGSET, tid, kind, &mut vector as *mut libc::iovec as usize).map(drop)
 }
 
-/// The general registers of a thread that stands still, `count` words. An error (ENODATA) where it runs other code than
-/// 64-bit.
+/// Return the general registers of a stopped thread, `count` words. ENODATA if it runs code that is not 64-bit.
 pub(crate) fn general_registers(tid: i32, count: usize) -> Result<Vec<u64>, Error> {
     let found = words(&register_set(tid, NT_PRSTATUS, 8 * count)?);
     if found.len() != count {
@@ -128,7 +127,7 @@ pub(crate) fn set_general_registers(tid: i32, registers: &[u64]) -> Result<(), E
     set_register_set(tid, NT_PRSTATUS, &bytes)
 }
 
-/// The signals that a thread holds back, a bit for each.
+/// Return the signals that a thread blocks, one bit each.
 pub(crate) fn signal_mask(tid: i32) -> Result<u64, Error> {
     let mut mask = 0u64;
     request(GETSIGMASK, tid, 8, &mut mask as *mut u64 as usize)?;
@@ -139,15 +138,15 @@ pub(crate) fn set_signal_mask(tid: i32, mask: u64) -> Result<(), Error> {
     request(SETSIGMASK, tid, 8, &mask as *const u64 as usize).map(drop)
 }
 
-/// `si_code` of the signal with which a thread stopped: above 0 when the kernel made it (sigaction(2)); a stop for a
-/// system call has SIGTRAP, with or without 0x80.
+/// Return `si_code` of the signal with which a thread stopped: above 0 if the kernel made it (sigaction(2)); SIGTRAP,
+/// with or without 0x80, for a system call stop.
 pub(crate) fn signal_code(tid: i32) -> Result<i32, Error> {
     let mut info = [0u8; 128];
     request(libc::PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)?;
     Ok(u32_at(&info, 8) as i32)
 }
 
-/// The words that a request of the form (size, address) fills in; None where this kernel does not know it.
+/// Return the words that a request of the form (size, address) fills in; None if the kernel does not know it.
 pub(crate) fn configuration<const N: usize>(tid: i32, kind: Request, size: usize) -> Option<[u64; N]> {
     let mut words = [0u64; N];
     debug_assert!(size <= 8 * N);
@@ -155,13 +154,13 @@ pub(crate) fn configuration<const N: usize>(tid: i32, kind: Request, size: usize
     Some(words)
 }
 
-/// Whether a handler in the process takes the thread's system calls (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
+/// Return whether a handler in the process takes the thread's system calls (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
 pub fn is_dispatched(tid: i32) -> bool {
     const GET_SYSCALL_USER_DISPATCH_CONFIG: Request = 0x4211;
     configuration::<4>(tid, GET_SYSCALL_USER_DISPATCH_CONFIG, 32).is_some_and(|words| words[0] != 0)
 }
 
-/// Looks what a thread has done; waits for it if `patiently`.
+/// Return what a thread has done; wait for it if `patiently`.
 pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
     let mut status = 0;
     let options = libc::__WALL | if patiently { 0 } else { libc::WNOHANG };
@@ -180,8 +179,8 @@ pub(crate) fn wait(tid: i32, patiently: bool) -> Waited {
     }
 }
 
-/// How a thread or process that has ended did so, as wait(2) gives it, which is the last that is known of it; None where
-/// it has not.
+/// Return the exit status of a thread or process that has ended, as wait(2) returns it, and collect it; None if it has
+/// not ended.
 pub(crate) fn wait_status(tid: i32) -> Option<i32> {
     let mut status = 0;
     // SAFETY: the kernel writes one integer.
@@ -189,22 +188,22 @@ pub(crate) fn wait_status(tid: i32) -> Option<i32> {
     (answer == tid && !libc::WIFSTOPPED(status)).then_some(status)
 }
 
-/// Looks what a thread has done and leaves it for a later wait. The kernel then still has the signal of a
-/// signal-delivery-stop: should the tracer die before it passes it on, the thread gets it all the same.
+/// Return what a thread has done, and leave that for a later wait. The kernel then still has the signal of a
+/// signal-delivery-stop: if the tracer dies before it passes the signal on, the thread still gets it.
 pub(crate) fn peek(tid: i32) -> Waited {
     look(libc::P_PID, tid, libc::WNOHANG).map_or(Waited::Gone, |(_, waited)| waited)
 }
 
-/// Waits until a tracee of this thread has done something, which is left for a later wait; only looks where `how` is
-/// WNOHANG. Tracees and children of other threads of this process are theirs.
+/// Wait until a tracee of this thread has done something, and leave that for a later wait. Does not wait if `how` is
+/// WNOHANG. Tracees and children of other threads of this process are ignored.
 pub(crate) fn peek_any(how: i32) -> Result<(i32, Waited), Error> {
     const NOT_OF_OTHERS: i32 = 0x2000_0000;
     look(libc::P_ALL, 0, NOT_OF_OTHERS | how)
 }
 
-/// Whom it is about, and what.
+/// Return a thread and what it has done.
 fn look(kind: libc::idtype_t, tid: i32, how: i32) -> Result<(i32, Waited), Error> {
-    // SAFETY: plain data, which the kernel fills in; all zeros where nothing has happened.
+    // SAFETY: plain data, which the kernel fills in; all zeros if nothing has happened.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | how;
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Processes that have the memory of another one without being threads of it (clone(2) with CLONE_VM).
+//! Processes that share the memory of another one without being its threads (clone(2) with CLONE_VM).
 
 use crate::patient::ask_hastily;
 use std::fs::read_dir;
@@ -7,18 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 const KCMP_VM: libc::c_int = 1;
-/// kcmp(2) waits for a process that is in execve(2). Such a one runs nothing of what it had, and is left out, unless there are
-/// more of them.
+/// kcmp(2) waits for a process that is in execve(2). Such a process no longer runs its old program, and is left out,
+/// unless there are more than this.
 const MAX_IN_EXEC: usize = 8;
 
-/// What kcmp(2) says of two threads. It waits for one that is in execve(2), and finds those that have ended equal.
+/// Return whether two threads have the same memory, by kcmp(2). It waits for a thread that is in execve(2), and finds
+/// threads that have ended equal.
 pub(super) fn have_same_memory(one: i32, other: i32) -> bool {
     // SAFETY: numbers only.
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
 }
 
-/// Whether there is one: it runs on while all threads of the process `pid` are stopped. False where kcmp(2) is refused or
-/// not there. ETIMEDOUT where too many processes do not answer.
+/// Return whether another process shares the memory of `pid`: it would keep running while all threads of that process
+/// are stopped. False if kcmp(2) is refused or unavailable. ETIMEDOUT if too many processes do not answer.
 pub fn has_sharer(pid: i32) -> Result<bool> {
     let names = read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     let others: Vec<i32> =
@@ -37,7 +38,7 @@ pub fn has_sharer(pid: i32) -> Result<bool> {
     Err(Error::from_raw_os_error(libc::ETIMEDOUT))
 }
 
-/// Whether one of the others does, from `next` on, which counts those that were asked.
+/// Return whether one of the others shares it, from index `next` on, which is advanced.
 fn any_shares(pid: i32, others: &[i32], next: &AtomicUsize) -> bool {
     while let Some(other) = others.get(next.fetch_add(1, Ordering::SeqCst)) {
         if have_same_memory(pid, *other) {

@@ -1,7 +1,7 @@
-//! A process that stands still, held by a thread of ours that does nothing else.
+//! A stopped process, held by a thread of gdbheap that does nothing else.
 //!
-//! Every request of ptrace has to come from the thread that seized the target. That thread also keeps the time: it lets
-//! the target go when it was told to, whatever the rest of this process is doing then.
+//! Every ptrace request must come from the thread that seized the target. That thread also keeps the time: it releases
+//! the target when it should, whatever the rest of this process is doing.
 #![forbid(unsafe_code)]
 
 use crate::arch::call;
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const WAKE: Duration = Duration::from_millis(20);
-/// A call is not begun for less than this, and the rest is for what comes after it.
+/// A call is not begun if less time than this is left; some is reserved for what comes after it.
 const SHORTEST_CALL: Duration = Duration::from_millis(500);
 const TO_PUT_BACK: Duration = Duration::from_millis(200);
 
@@ -28,16 +28,16 @@ type Row = (i32, bool, Registers);
 type Job = Box<dyn FnOnce(&mut Tracer) + Send>;
 type Stopped = Result<Vec<Row>, Failure>;
 
-/// What the tracer's thread and the others both see.
+/// State that the tracer's thread shares with others.
 #[derive(Default)]
 struct Shared {
     gate: Arc<Gate>,
     cancelled: AtomicBool,
     expired: AtomicBool,
     mended: AtomicU64,
-    /// Nanoseconds, once the target was let go.
+    /// Nanoseconds, once the target was released.
     held: AtomicU64,
-    /// When it will be let go, if it has a limit.
+    /// When it will be released, if it has a limit.
     deadline: OnceLock<Instant>,
 }
 
@@ -48,11 +48,11 @@ pub struct Thread {
     pub thread_pointer: u64,
     pub stack_pointer: u64,
     pub program_counter: u64,
-    /// Empty where the thread was not stopped.
+    /// Empty if the thread was not stopped.
     pub general: Vec<u64>,
 }
 
-/// A process that stands still until it is released, dropped, or its time is up.
+/// A process that is stopped until it is released or dropped, or its time is up.
 pub struct Stop {
     shared: Arc<Shared>,
     jobs: Mutex<Option<Sender<Job>>>,
@@ -61,10 +61,10 @@ pub struct Stop {
     limit: Option<Duration>,
 }
 
-/// The target was let go before this could be done.
+/// The target was released before this could be done.
 struct LetGo;
 
-/// The life of the tracer's thread: stop, do what is asked for, let go when told to or when the time is up.
+/// Run the tracer's thread: stop the process, do the jobs, and release it when asked or when the time is up.
 fn hold(
     process: &ProcessFolder,
     limit: Option<Duration>,
@@ -107,7 +107,7 @@ fn serve(tracer: &mut Tracer, limit: Option<Duration>, shared: &Shared, jobs: &R
 }
 
 impl Stop {
-    /// Stops every thread of a process, for `limit` at most.
+    /// Stop every thread of a process, for at most `limit`.
     pub fn new(watcher: &dyn Watcher, process: &ProcessFolder, limit: Option<Duration>) -> Result<Stop> {
         let shared = Arc::new(Shared::default());
         let (jobs, waiting) = channel();
@@ -124,7 +124,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Every thread, by its id.
+    /// Return every thread, by its id.
     pub fn threads(&self) -> impl Iterator<Item = Thread> + '_ {
         self.rows.iter().map(|(tid, stopped, registers)| {
             let Registers { thread_pointer, stack_pointer, program_counter, general } = *registers;
@@ -133,24 +133,24 @@ impl Stop {
         })
     }
 
-    /// The threads that sleep uninterruptibly and were not stopped.
+    /// Return the threads that were not stopped, because they are in uninterruptible sleep.
     pub fn unstopped(&self) -> impl Iterator<Item = i32> + '_ {
         self.rows.iter().filter(|(_, stopped, _)| !stopped).map(|(tid, _, _)| *tid)
     }
 
-    /// The gate that a space of this target has to look at.
+    /// Return the gate that a space of this target must check.
     pub fn gate(&self) -> Arc<Gate> {
         self.shared.gate.clone()
     }
 
-    /// What decides whether a call may be made in a thread that stands still.
+    /// Return the state of a stopped thread that decides whether a call may be made in it.
     pub fn look(&self, tid: i32) -> Result<Look> {
         self.callable(tid)?;
         Ok(self.on_tracer(move |_| call::look(tid)).map_err(too_late)??)
     }
 
-    /// Makes calls in a thread that stands still, for no longer than the process may stand; the answer, and the time that
-    /// they were given. An error (ETIME) where too little is left to begin; the watcher may end them.
+    /// Make calls in a stopped thread, within the time that the process may be stopped. Return the answer, and the time
+    /// that the calls were given. ETIME if too little time is left to begin. The watcher may cancel them.
     pub fn call(&self, watcher: &dyn Watcher, tid: i32, mut plan: Plan) -> Result<(Answer, Duration)> {
         self.callable(tid)?;
         let (may_stand, cancelled) = (self.limit, plan.cancelled.clone());
@@ -170,43 +170,43 @@ impl Stop {
         Ok(await_or_cancel(watcher, &answered, &cancelled)?.map_err(too_late)??)
     }
 
-    /// Lets every thread go on as it was. A second call does nothing.
+    /// Let every thread continue as it was. A second call does nothing.
     pub fn release(&self) {
         self.end();
     }
 
-    /// For how long the process stood still; None while it does.
+    /// Return for how long the process was stopped; None while it is.
     pub fn held(&self) -> Option<Duration> {
         let held = self.shared.held.load(Ordering::SeqCst);
         (held > 0).then_some(Duration::from_nanos(held))
     }
 
-    /// Whether the process was let go because its time was up.
+    /// Return whether the process was released because the time limit was reached.
     pub fn expired(&self) -> bool {
         let shared = &self.shared;
         let stands = shared.held.load(Ordering::SeqCst) == 0;
-        // The tracer's thread may not have had a processor since.
+        // The tracer's thread may not have been scheduled since.
         let is_over = stands && shared.deadline.get().is_some_and(|at| Instant::now() >= *at);
         is_over || shared.expired.load(Ordering::SeqCst)
     }
 
-    /// How many reads came after the process was let go, and were refused.
+    /// Return how many reads were refused because they came after the release.
     pub fn missed(&self) -> u64 {
         self.shared.gate.missed()
     }
 
-    /// How many system calls that the stop had cut short were told to start again.
+    /// Return how many system calls that the stop interrupted were restarted.
     pub fn mended(&self) -> u64 {
         self.shared.mended.load(Ordering::Relaxed)
     }
 
-    /// An error for a thread that does not stand still.
+    /// Return an error for a thread that is not stopped.
     fn callable(&self, tid: i32) -> Result<()> {
         let held = self.rows.iter().any(|(known, stopped, _)| *known == tid && *stopped);
         held.then_some(()).ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY).into())
     }
 
-    /// Runs `work` on the thread that holds the target, and waits for it.
+    /// Run `work` on the thread that holds the target, and wait for it.
     fn on_tracer<R: Send + 'static>(&self, work: impl FnOnce(&mut Tracer) -> R + Send + 'static) -> Result<R, LetGo> {
         self.begin(work)?.recv().map_err(|_| LetGo)
     }
@@ -250,8 +250,8 @@ fn failed(failure: Failure) -> Error {
     }
 }
 
-/// Waits for the tracer's answer; when the watcher ends it, `cancelled` is set, and the answer is waited for all the same:
-/// what the tracer does then ends soon.
+/// Wait for the tracer's answer. If the watcher cancels, set `cancelled` and still wait for the answer, because the
+/// tracer will end soon.
 fn await_or_cancel<R>(
     watcher: &dyn Watcher,
     answered: &Receiver<R>,

@@ -1,4 +1,4 @@
-//! What the thread that traces processes tells of them, and how it waits for an answer.
+//! How the thread that traces processes reports hits, and how it waits for an answer.
 
 use crate::folder::ProcessFolder;
 use crate::process::tracer::Failure;
@@ -9,30 +9,31 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often is looked whether all is to end.
+/// The interval between two checks whether to end.
 pub(crate) const WAKE: Duration = Duration::from_millis(20);
 
-/// A thread that was seen: the process that it belongs to, at which place (None: it runs another program from now on), and
-/// its registers when it came there, as the kernel lays them out.
+/// A thread that was seen. `place`: None if it runs another program from now on. `registers`: as they were at the
+/// place, in the order of the kernel.
 #[derive(Clone, Debug)]
 pub struct Hit {
     pub pid: i32,
     pub tid: i32,
     pub place: Option<usize>,
     pub registers: Vec<u64>,
-    /// The bytes at its stack pointer as they were then; None of a thread that stands, whose stack is there to be read.
+    /// The bytes at its stack pointer at that moment; None if the thread is stopped, because its stack can be read
+    /// then.
     pub stack: Option<Vec<u8>>,
-    /// It ran while the mappings were read, which may have what it did, or not.
+    /// It ran while the mappings were read, so they may or may not include what it did.
     pub doubtful: bool,
 }
 
-/// Why nothing more comes.
+/// Why there will be no more hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Running,
     /// It was asked to end.
     Asked,
-    /// The process has ended, or all have.
+    /// The process has ended, or all processes have.
     Gone,
     /// The process runs another program.
     Exec,
@@ -44,32 +45,32 @@ impl Finish {
     }
 }
 
-/// What the tracer's thread and the others both see.
+/// State that the tracer's thread shares with others.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) cancelled: AtomicBool,
     pub(crate) ending: AtomicBool,
-    /// A program that was started is not waited for any longer.
+    /// Do not wait any longer for a program that was started.
     pub(crate) is_left: AtomicBool,
-    /// Its process; 0 before.
+    /// The process that was started; 0 before.
     pub(crate) started: AtomicI32,
     pub(crate) finish: AtomicU8,
-    /// The thread of ours that traces; 0 when it has ended.
+    /// The id of the thread that traces; 0 after it has ended.
     pub(crate) tracer: AtomicI32,
     pub(crate) hits: AtomicU64,
-    /// A guard puts the code back later: a thread slept too long for us.
+    /// A guard restores the code later, because a thread slept too long.
     pub(crate) is_unrestored: AtomicBool,
-    /// How many were told of that nobody has asked for yet.
+    /// The number of hits that were reported and not fetched yet.
     pub(crate) waiting: AtomicUsize,
-    /// How many were lost on the way to us.
+    /// The number of hits that were lost before they were reported.
     pub(crate) lost: AtomicU64,
-    /// Nanoseconds for which threads stood where they were seen, all together.
+    /// Nanoseconds for which threads were stopped where they were seen, in all.
     pub(crate) stood: AtomicU64,
-    /// Nanoseconds for which a whole process stood, to put patches in and to take them out.
+    /// Nanoseconds for which a whole process was stopped, to insert and to remove patches.
     pub(crate) held: AtomicU64,
-    /// `/proc/PID/maps` while the process stood, when the patches were put in and when they were taken out.
+    /// `/proc/PID/maps` of the stopped process, when the patches were inserted and when they were removed.
     pub(crate) maps: Mutex<[Vec<u8>; 2]>,
-    /// As wait(2) gives it, of a process that we started; -1 before.
+    /// The status of a process that was started, as wait(2) returns it; -1 before.
     pub(crate) status: AtomicI32,
 }
 
@@ -87,7 +88,7 @@ impl Shared {
     }
 }
 
-/// The tracer's thread tells of threads by this.
+/// The tracer's thread reports hits through this.
 pub(crate) struct Teller {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hits: Sender<Hit>,
@@ -98,7 +99,7 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// A thread was seen; it stands until it is answered for, where that is wanted.
+    /// Report a thread. If answers are expected, it stays stopped until there is one.
     pub(crate) fn tell(&self, pid: i32, tid: i32, place: Option<usize>, registers: Vec<u64>) {
         let met = Instant::now();
         self.shared.hits.fetch_add(u64::from(place.is_some()), Ordering::SeqCst);
@@ -108,7 +109,7 @@ impl Teller {
         self.shared.stood.fetch_add(met.elapsed().as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// A thread was seen that runs on; whether anybody hears of it.
+    /// Report a thread that keeps running. Return whether anyone receives it.
     pub(crate) fn pass_on(&self, hit: Hit) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::SeqCst);
         let heard = self.hits.send(hit).is_ok();
@@ -128,13 +129,14 @@ impl Teller {
     }
 }
 
-/// What the tracer's thread does: `ready` hears when the first thread may be seen, or why none will.
+/// The work of the tracer's thread. It sends `ready` when threads can be seen from now on, or the reason why none will
+/// be.
 pub(crate) trait Trace: Send + 'static {
     fn trace(self, teller: Teller, ready: &Sender<Result<(), Failure>>) -> Finish;
 }
 
 fn count_up(counter: &OwnedFd) {
     let one = 1u64;
-    // SAFETY: reads eight bytes of this function; a counter that is full says enough.
+    // SAFETY: reads eight bytes of this function. If the counter is full, readers know already.
     unsafe { libc::write(counter.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
 }

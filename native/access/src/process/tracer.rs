@@ -1,12 +1,12 @@
-//! Stops every thread of a process and lets them go again. All of it has to run on one thread of ours.
+//! Stops every thread of a process and releases them again. Everything must run on one thread of gdbheap.
 //!
 //! PTRACE_SEIZE with PTRACE_INTERRUPT neither sends a signal nor disturbs a job-control stop, and the kernel detaches
-//! by itself when the tracer dies, however it dies. What was met on the way:
-//! - A signal that arrives between the two makes a signal-delivery-stop. It is passed on at once, and the stop is not
-//!   consumed by a wait before that: a tracer that is killed in between takes no signal with it.
-//! - Seizing a thread that is ending gives EPERM now and then.
+//! by itself when the tracer dies, however it dies. Observed on the way:
+//! - A signal that arrives between the two causes a signal-delivery-stop. It is passed on at once, and no wait consumes
+//!   the stop before that, so a tracer that is killed in between takes no signal with it.
+//! - Seizing a thread that is ending sometimes gives EPERM.
 //! - A thread in state D (the parent in a vfork) does not stop before the kernel wakes it.
-//! - Some system calls end with EINTR after a stop (signal(7)): these are told to start again.
+//! - Some system calls end with EINTR after a stop (signal(7)): they are restarted.
 
 use crate::arch::registers::{self, GENERAL, PROGRAM_COUNTER, STACK_POINTER};
 use crate::arch::restarting::restart_interrupted;
@@ -20,16 +20,17 @@ use std::io::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long threads that run may take to stop: on a loaded machine each has to get a processor first.
+/// How long running threads may take to stop: on a loaded machine each of them must be scheduled first.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long one in state D may hold up the others, and how often that is tried.
+/// How long a thread in state D may delay the others, and the number of attempts.
 pub(crate) const STUCK: Duration = Duration::from_millis(20);
 const ATTEMPTS: usize = 4;
 const QUICK: Duration = Duration::from_millis(2);
 const NAP: Duration = Duration::from_micros(200);
 const SEIZE_ATTEMPTS: usize = 5;
 
-/// Registers of one stopped thread: the thread pointer, the stack pointer, the program counter, the general ones.
+/// The registers of one stopped thread: the thread pointer, the stack pointer, the program counter, and the general
+/// registers.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Registers {
     pub(crate) thread_pointer: u64,
@@ -40,14 +41,14 @@ pub(crate) struct Registers {
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Thread {
-    /// False only for those that sleep uninterruptibly.
+    /// False only for a thread in uninterruptible sleep.
     pub(crate) stopped: bool,
-    /// The signal of a job-control stop that it was in; 0 for none.
+    /// The signal of the job-control stop that it was in; 0 for none.
     pub(crate) group_stop: i32,
     pub(crate) registers: Registers,
 }
 
-/// This thread's own, where that is allowed: while it waits for a processor the target stands still.
+/// Raise the priority of this thread, if that is allowed: while it waits for a processor, the target is stopped.
 pub(crate) fn raise_priority() {
     // SAFETY: two numbers.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
@@ -57,7 +58,7 @@ pub(crate) fn raise_priority() {
 #[derive(Debug)]
 pub(crate) enum Failure {
     Os(Error),
-    /// This thread got no processor in time, or sleeps where nothing wakes it.
+    /// This thread was not scheduled in time, or cannot be woken from its sleep.
     Timeout(i32),
     Cancelled,
 }
@@ -71,9 +72,9 @@ impl From<Error> for Failure {
 pub(crate) struct Tracer {
     pub(crate) process: ProcessFolder,
     pub(crate) pid: i32,
-    /// Those that are ours: of a process that was let go the ones that had not stopped by then.
+    /// The seized threads; after the process was released, those that had not stopped by then.
     pub(crate) threads: BTreeMap<i32, Thread>,
-    /// How many system calls were told to start again.
+    /// The number of system calls that were restarted.
     pub(crate) mended: u64,
     patience: Duration,
     since: Option<Instant>,
@@ -87,19 +88,19 @@ impl Tracer {
         Tracer { process, pid, threads: BTreeMap::new(), mended: 0, patience, since: None, longest: Duration::ZERO }
     }
 
-    /// Since when the process has stood still; None while it runs.
+    /// Return since when the process has been stopped; None while it runs.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// For how long the process has stood still, at the longest if that was more than once.
+    /// Return for how long the process was stopped; the longest time if that was more than once.
     pub(crate) fn held(&self) -> Duration {
         self.longest.max(self.since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
-    /// Stops all threads. Those that sleep uninterruptibly are waited for a few times, without the others standing
-    /// meanwhile; after that they are left as they are. After an error nothing is held any more, also where the process has
-    /// ended and another one has its number.
+    /// Stop all threads. Threads in uninterruptible sleep are waited for a few times, while the others run; after that
+    /// they are left as they are. After an error no thread is held, also if the process has ended and its id was
+    /// reused.
     pub(crate) fn stop(&mut self, cancelled: &AtomicBool) -> Result<(), Failure> {
         for attempt in 1..=ATTEMPTS {
             self.await_uninterruptible();
@@ -118,7 +119,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Waits, for a few milliseconds at most, until no thread is in state D.
+    /// Wait, for at most a few milliseconds, until no thread is in state D.
     fn await_uninterruptible(&self) {
         let began = Instant::now();
         while began.elapsed() < STUCK / 4
@@ -128,10 +129,10 @@ impl Tracer {
         }
     }
 
-    /// Whether all threads stand, or, on the `last` attempt, all that can.
+    /// Stop all threads once. Return true if all are stopped, or, on the `last` attempt, all that can be.
     fn stop_once(&mut self, last: bool, cancelled: &AtomicBool) -> Result<bool, Failure> {
         self.since = Some(Instant::now());
-        // Each round may find threads that the ones not yet stopped have started since.
+        // Each round may find new threads, started by threads that were not stopped yet.
         loop {
             let fresh = self.seize_new(cancelled)?;
             if !self.await_stops(cancelled)? && !last {
@@ -141,7 +142,7 @@ impl Tracer {
                 break;
             }
         }
-        // What is held now and is a thread of the process that was meant keeps its number: it was the one that was seized.
+        // A held thread that belongs to the process cannot have lost its id since: it is the one that was seized.
         let living = self.tasks()?;
         let others: Vec<i32> = self.threads.keys().copied().filter(|tid| !living.contains(tid)).collect();
         others.into_iter().for_each(|tid| self.leave(tid));
@@ -160,10 +161,11 @@ impl Tracer {
         stat::sleeps_uninterruptibly(&self.status(tid))
     }
 
-    /// Seizes and interrupts the threads that are not ours yet; says how many there were. Of very many that takes long, too.
+    /// Seize and interrupt the threads that are not seized yet. Return their number. This may take long if there are
+    /// very many.
     fn seize_new(&mut self, cancelled: &AtomicBool) -> Result<usize, Failure> {
         let mut fresh = 0;
-        // The kernel waits for a thread of the process that is in execve(), which a file system may keep there.
+        // The kernel waits for a thread of the process that is in execve(), which a file system may delay.
         let waited = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         let _alarm = Alarm::after(self.patience.saturating_sub(waited))?;
         for tid in self.tasks()? {
@@ -184,7 +186,7 @@ impl Tracer {
         Ok(fresh)
     }
 
-    /// An error where a thread was waited for too long, or is to be waited for no more.
+    /// Return an error if the wait for a thread took too long or was cancelled.
     fn go_on_waiting(&self, tid: i32, waited: Duration, cancelled: &AtomicBool) -> Result<(), Failure> {
         match waited > self.patience {
             true => Err(Failure::Timeout(tid)),
@@ -193,7 +195,7 @@ impl Tracer {
         }
     }
 
-    /// Whether the thread is ours now; false if it has ended meanwhile. An ending thread may answer EPERM.
+    /// Seize a thread. Return false if it has ended meanwhile. An ending thread may give EPERM.
     fn seize(&self, tid: i32) -> Result<bool, Error> {
         let mut attempt = 0;
         loop {
@@ -211,7 +213,7 @@ impl Tracer {
         }
     }
 
-    /// Looks once whether a thread has stopped; drops it if it has ended; passes on the signal that it met.
+    /// Check once whether a thread has stopped. Forget it if it has ended, and pass on a signal that it met.
     fn poll(&mut self, tid: i32) {
         match ptrace::peek(tid) {
             Waited::Running => {}
@@ -226,7 +228,7 @@ impl Tracer {
                 self.threads.insert(tid, Thread { stopped: true, group_stop, registers });
             }
             Waited::Stopped { signal, .. } => {
-                // Entering this stop has taken back an interrupt that came just before it.
+                // Entering this stop has cancelled an interrupt that came just before it.
                 let _ = ptrace::interrupt(tid);
                 restart_unhandled(tid, signal);
                 let _ = ptrace::go_on(tid, signal);
@@ -238,7 +240,7 @@ impl Tracer {
         self.threads.iter().filter(|(_, thread)| !thread.stopped).map(|(tid, _)| *tid).collect()
     }
 
-    /// Whether a thread that does not stand may be in exec(2): it may become what one that stands was.
+    /// Return whether a thread that is not stopped may be in exec(2): it may take the place of a stopped one.
     pub(crate) fn is_in_exec(&self) -> bool {
         self.running().iter().any(|tid| {
             let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
@@ -247,12 +249,13 @@ impl Tracer {
         })
     }
 
-    /// Whether no thread runs or sleeps uninterruptibly: one could be in exec(2), and then be what the others were.
+    /// Return whether no thread runs or is in uninterruptible sleep: such a thread could be in exec(2), and then take
+    /// the place of the others.
     pub(crate) fn stands_whole(&self) -> bool {
         self.threads.values().all(|thread| thread.stopped)
     }
 
-    /// Waits until all seized threads stand; false when those that do not are in state D.
+    /// Wait until all seized threads are stopped. Return false if the rest of them is in state D.
     fn await_stops(&mut self, cancelled: &AtomicBool) -> Result<bool, Failure> {
         let began = Instant::now();
         loop {
@@ -273,7 +276,7 @@ impl Tracer {
         }
     }
 
-    /// Lets every thread go on as it was; for how long it stood. A second call does nothing.
+    /// Let every thread continue as it was. Return for how long it was stopped. A second call does nothing.
     pub(crate) fn release(&mut self) -> Duration {
         let stood = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         for tid in self.threads.keys().copied().collect::<Vec<i32>>() {
@@ -289,8 +292,9 @@ impl Tracer {
         stood
     }
 
-    /// Only a stopped thread can be let go. Those that had not stopped yet stay ours: a caller that lives on after
-    /// `release` has to call this until none is left. The kernel lets them go when this thread of ours ends.
+    /// Release threads that have stopped since. Only a stopped thread can be released; the others stay seized. A caller
+    /// that lives on after `release` must call this until none is left. The kernel releases them when this thread of
+    /// gdbheap ends.
     pub(crate) fn let_rest_go(&mut self) {
         for tid in self.running() {
             self.poll(tid);
@@ -307,12 +311,12 @@ impl Tracer {
         } else if stat::has_ended(&self.status(tid)) {
             self.forget(tid);
         } else {
-            // Another thread has called exec(2), and has its id now.
+            // Another thread has called exec(2), and has this id now.
             self.threads.insert(tid, Thread::default());
         }
     }
 
-    /// A thread that has ended, or another process's that has its number since.
+    /// Give up a thread that has ended, or a thread of another process that has its id now.
     fn leave(&mut self, tid: i32) {
         let stopped = self.threads.get(&tid).is_some_and(|thread| thread.stopped);
         if stopped && ptrace::detach(tid, 0).is_ok() {
@@ -322,8 +326,8 @@ impl Tracer {
         }
     }
 
-    /// An ended thread is there until its tracer has seen its end. The first thread's is for the parent to see, who may
-    /// be this process.
+    /// Forget a thread that has ended. It exists until its tracer has seen its end. The end of the first thread is for
+    /// the parent to see, which may be this process.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
         if tid != self.pid || self.parent() != Some(std::process::id()) {
@@ -335,7 +339,8 @@ impl Tracer {
         stat::said(&self.process.path("status"), "PPid")?.parse().ok()
     }
 
-    /// Each thread with its registers; of one that was not stopped, what the kernel says without: sp and pc.
+    /// Return each thread with its registers; for a thread that was not stopped, only sp and pc, as the kernel reports
+    /// them.
     pub(crate) fn rows(&self) -> Vec<(i32, bool, Registers)> {
         let row = |(tid, thread): (&i32, &Thread)| match thread.stopped {
             true => (*tid, true, thread.registers),
@@ -344,7 +349,7 @@ impl Tracer {
         self.threads.iter().map(row).collect()
     }
 
-    /// From `task/TID/syscall` (proc(5)): the number, six arguments, the stack pointer, the program counter.
+    /// Read `task/TID/syscall` (proc(5)): the number, six arguments, the stack pointer, and the program counter.
     fn known_asleep(&self, tid: i32) -> Registers {
         let line = std::fs::read_to_string(self.process.path(&format!("task/{tid}/syscall"))).unwrap_or_default();
         let numbers: Vec<u64> =
@@ -366,8 +371,8 @@ fn registers(tid: i32) -> Option<Registers> {
     })
 }
 
-/// The same for a thread that has met a signal: one that the process ignores wakes a thread that is traced, and only such a
-/// one. Where a handler runs the call ends with EINTR, as ever; so it does where the signal stops the process.
+/// Restart the system call of a thread that has met a signal: a signal that the process ignores wakes a thread only if
+/// it is traced. If a handler runs, or the signal stops the process, the call ends with EINTR as usual.
 pub(crate) fn restart_unhandled(tid: i32, signal: i32) {
     if ![libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&signal) {
         restart_interrupted(tid);

@@ -1,7 +1,7 @@
-//! The stacks of threads of a process that stand still, by the tables in `.eh_frame` that its code brings.
+//! Unwinds the stacks of stopped threads, by the `.eh_frame` tables of their code.
 //!
-//! All registers are followed, and frames of signal handlers. A stack that cannot be followed to its end says why:
-//! what is further out is then unknown, and nothing is guessed.
+//! All registers are restored, and frames of signal handlers are followed. If a stack cannot be followed to its end,
+//! the reason is given: the outer frames are then unknown, and nothing is guessed.
 #![forbid(unsafe_code)]
 
 use crate::arch::frame::{KEPT, REFUSAL, REGISTERS, RETURN_ADDRESS, STACK_POINTER};
@@ -18,22 +18,23 @@ use std::collections::HashMap;
 
 const MAX_FRAMES: usize = 20_000;
 const MAX_STEPS: u32 = 1000;
-/// Bytes of the entries of tables that the frames of a thread may take, one after the other: compilers write tens of bytes for
-/// a function, and 20,000 frames of 10 KB each fit.
+/// The most bytes of table entries that the frames of one thread may use, in all. Compilers write some tens of bytes
+/// for a function, and 20,000 frames of 10 KB each fit.
 const MAX_ENTRIES: u64 = 256 << 20;
-/// Bytes of entries between two looks at whether to go on, and those that a frame counts as beside its entry.
+/// The bytes of entries between two checks for cancellation, and the bytes that a frame counts in addition to its
+/// entry.
 const UNHEARD: u64 = 1 << 20;
 const FRAME: u64 = 1 << 10;
 const PIECE: usize = 1 << 16;
-/// Pages that are kept at a time.
+/// The number of cached pages.
 const MAX_PAGES: usize = 4 << 10;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Values = [u64; REGISTERS];
-/// Of each register of KEPT that a frame saved: its number, and where.
+/// For each register of KEPT that a frame saved: its number, and the address.
 type Saved = [Option<(u64, u64)>; KEPT.len()];
 
-/// A loaded object: its addresses, and those from `.eh_frame_hdr` to the end of the segment that holds it.
+/// A loaded object: its addresses, and those from `.eh_frame_hdr` to the end of the segment that contains it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Module {
     pub start: u64,
@@ -44,15 +45,16 @@ pub struct Module {
 
 struct Loaded {
     module: Module,
-    /// From `.eh_frame_hdr` to the end of its segment, `.eh_frame` among it; read when it is first needed.
+    /// The bytes from `.eh_frame_hdr` to the end of its segment, including `.eh_frame`. They are read when first
+    /// needed.
     bytes: Option<Vec<u8>>,
 }
 
 struct Frame {
     values: Values,
-    /// The program counter is no return address: the innermost frame, or one that a signal interrupted.
+    /// The program counter is not a return address: this is the innermost frame, or one that a signal interrupted.
     exact: bool,
-    /// The handler may run on a stack of its own.
+    /// A signal handler may run on its own stack.
     after_signal: bool,
 }
 
@@ -74,14 +76,14 @@ impl From<String> for Stop {
     }
 }
 
-/// What the walk of one thread has taken, in bytes of entries.
+/// The work for one thread so far, in bytes of entries.
 struct Effort<'a> {
     watcher: &'a dyn Watcher,
     taken: u64,
 }
 
 impl Effort<'_> {
-    /// Counts a frame whose entries have so many bytes, before these are followed.
+    /// Count a frame whose entries have this many bytes, before they are evaluated.
     fn take(&mut self, bytes: u64) -> Result<(), Stop> {
         let before = self.taken;
         self.taken = before.saturating_add(bytes).saturating_add(FRAME);
@@ -95,9 +97,10 @@ impl Effort<'_> {
     }
 }
 
-/// The stack of one thread, innermost first: the program counters, the stack pointers, where the function of each begins (0:
-/// unknown), why the walk ended early or "", and the program counter that no object holds, if it ended there. `saved`: (place
-/// of the frame, register, address) of what its function saved there for its callers, where that was asked for.
+/// The stack of one thread, innermost frame first. `counters`: program counters. `pointers`: stack pointers. `starts`:
+/// where each function begins (0: unknown). `cut`: why the walk ended early, or "". `unknown`: the program counter
+/// outside all objects, if that is why. `saved`: (index of the frame, register, address) of registers that the frame's
+/// function saved for its callers, if that was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Unwound {
     pub counters: Vec<u64>,
@@ -108,8 +111,8 @@ pub struct Unwound {
     pub saved: Vec<(u64, u64, u64)>,
 }
 
-/// The stacks of several threads. `room`: the bytes that all tables may take; `threads`: their registers as DWARF numbers
-/// them.
+/// Unwind the stacks of several threads. `room`: bytes that all tables may take. `threads`: their registers by DWARF
+/// number.
 pub fn unwind_stacks(
     watcher: &dyn Watcher,
     space: &Space,
@@ -122,31 +125,31 @@ pub fn unwind_stacks(
     threads.into_iter().map(|values| unwinder.unwind(watcher, space, Stack::Live(space), values)).collect()
 }
 
-/// Where the stack of a thread is read.
+/// Where to read the stack of a thread.
 pub enum Stack<'a> {
-    /// In its process: the thread stands still.
+    /// In its process: the thread is stopped.
     Live(&'a Space),
-    /// The bytes from `start` on as they were; nothing else of the process is as it was.
+    /// In a copy of the bytes from `start` on. Everything else in the process has changed since.
     Copied { start: u64, bytes: &'a [u8] },
 }
 
-/// Follows stacks, and keeps the tables that it has read.
+/// An unwinder that keeps the tables that it has read.
 pub struct Unwinder {
     modules: Vec<Loaded>,
     /// The bytes that all tables may take together.
     room: u64,
-    /// Whether it is said where registers are saved.
+    /// Whether to return where registers are saved.
     keeps_saved: bool,
 }
 
 impl Unwinder {
-    /// Of code in these objects, whose tables may take `room` bytes together.
+    /// Create an unwinder for code in these objects, whose tables may take `room` bytes together.
     pub fn new(modules: Vec<Module>, room: u64) -> Unwinder {
         let modules = modules.into_iter().map(|module| Loaded { module, bytes: None }).collect();
         Unwinder { modules, room, keeps_saved: false }
     }
 
-    /// Other objects are loaded now; the tables of those that stay are kept. All may take `room` bytes.
+    /// Replace the loaded objects. The tables of those that stay loaded are kept. All tables may take `room` bytes.
     pub fn renew(&mut self, modules: Vec<Module>, room: u64) {
         self.room = room;
         let mut old = std::mem::take(&mut self.modules);
@@ -154,7 +157,7 @@ impl Unwinder {
         self.modules = modules.into_iter().map(|module| Loaded { bytes: kept(module), module }).collect();
     }
 
-    /// The stack of a thread with these registers. `tables`: where tables are read that were not needed before.
+    /// Unwind the stack of a thread with these registers. `tables`: the memory to read further tables from.
     pub fn unwind(&mut self, watcher: &dyn Watcher, tables: &Space, stack: Stack, values: Values) -> Answer<Unwound> {
         watcher.check()?;
         let mut effort = Effort { watcher, taken: 0 };
@@ -184,7 +187,7 @@ impl Unwinder {
         Ok(found)
     }
 
-    /// The calling frame; None for the outermost one.
+    /// Return the calling frame; None for the outermost one.
     fn step(
         &mut self,
         tables: &Space,
@@ -217,7 +220,7 @@ impl Unwinder {
     }
 }
 
-/// Memory read a page at a time, each page once: what is read of one stack lies close together.
+/// A cache of memory pages, each read once: the words of a stack lie close together.
 struct Seen<'a> {
     stack: Stack<'a>,
     pages: RefCell<HashMap<u64, Vec<u8>>>,
@@ -254,7 +257,8 @@ impl Seen<'_> {
     }
 }
 
-/// Whether a word in [start, end) of the target lies in [low, high]. What cannot be read is as bad as one that does.
+/// Return whether a word in [start, end) of the target is in [low, high]. Memory that cannot be read counts as such a
+/// word.
 pub fn mentions(space: &Space, start: u64, end: u64, low: u64, high: u64) -> bool {
     let mut at = start & !7;
     let mut bytes = vec![0u8; PIECE];
@@ -276,8 +280,8 @@ impl Unwinder {
         self.modules.iter().position(|loaded| loaded.module.start <= address && address < loaded.module.end)
     }
 
-    /// Where the table of an object begins, and its bytes. What is said where it has none, or where all together would take
-    /// more than there is room for.
+    /// Return where the table of an object begins, and its bytes. An error if it has none, or if all tables together
+    /// would exceed the room.
     fn table(&mut self, index: usize, space: &Space) -> Result<(u64, &[u8]), String> {
         let Module { table_start: start, table_end: end, .. } = self.modules[index].module;
         if self.modules[index].bytes.is_none() {
@@ -299,7 +303,8 @@ impl Unwinder {
         Ok((start, self.modules[index].bytes.as_deref().unwrap_or_default()))
     }
 
-    /// [start, end) of the function that holds the code at `address`, by the table of its object; None where it has none.
+    /// Return [start, end) of the function at `address`, by the table of its object; None if the table does not have
+    /// it.
     pub(crate) fn function_at(&mut self, tables: &Space, address: u64) -> Option<(u64, u64)> {
         let (header_at, bytes) = self.table(self.module_at(address)?, tables).ok()?;
         let entry = Entry::of(bytes, header_at, address).ok()?.entry;
@@ -307,7 +312,7 @@ impl Unwinder {
     }
 }
 
-/// The entry of a table that is for some code, and where addresses in it count from.
+/// The table entry for some code, with the base addresses of its pointers.
 struct Entry<'a> {
     entry: FrameDescriptionEntry<Slice<'a>>,
     section: EhFrame<Slice<'a>>,
@@ -315,7 +320,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `bytes`: from `.eh_frame_hdr` on, which is at `header_at`.
+    /// Find the entry for `place`. `bytes`: from `.eh_frame_hdr` on, which is at `header_at`.
     fn of(bytes: &'a [u8], header_at: u64, place: u64) -> Result<Entry<'a>, gimli::Error> {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
         let header: ParsedEhFrameHdr<Slice> = EhFrameHdr::new(bytes, LittleEndian).parse(&bases, 8)?;
@@ -331,13 +336,13 @@ impl<'a> Entry<'a> {
         Ok(Entry { entry, section, bases })
     }
 
-    /// How many bytes it has, with what it shares with others: no less than its instructions.
+    /// Return the bytes of the entry and of the part that it shares with others. Its instructions are not longer.
     fn bytes(&self) -> u64 {
         self.entry.entry_len() as u64 + self.entry.cie().entry_len() as u64
     }
 }
 
-/// The calling frame, None for the outermost one, and where registers are saved.
+/// Return the calling frame (None for the outermost one), and where registers are saved.
 fn by_entry(
     memory: &Seen,
     found: &Entry,
@@ -354,7 +359,7 @@ fn by_entry(
         CfaRule::RegisterAndOffset { register, offset } => machine.register(*register)?.wrapping_add_signed(*offset),
         CfaRule::Expression(expression) => machine.evaluate(expression, None)?,
     };
-    // A stack grows downwards; only from a handler it may lead to another stack.
+    // A stack grows downwards. Only a signal handler's frame may lead to another stack.
     if cfa <= frame.values[STACK_POINTER] && !signal && !frame.after_signal {
         return Err(gimli::Error::CfiInstructionInInvalidContext);
     }
@@ -377,7 +382,7 @@ fn by_entry(
     Ok((Some(Frame { values, exact: signal, after_signal: signal }), saved))
 }
 
-/// What rules and expressions look at: the registers of one frame, and memory.
+/// The inputs of rules and expressions: the registers of one frame, and memory.
 struct Machine<'a> {
     memory: &'a Seen<'a>,
     section: &'a EhFrame<Slice<'a>>,
@@ -394,7 +399,7 @@ impl Machine<'_> {
         self.memory.word(address).map_err(|_| gimli::Error::OffsetOutOfBounds)
     }
 
-    /// The value of a register in the calling frame; None where there is no rule for it.
+    /// Return the value of a register in the calling frame; None if there is no rule for it.
     fn restored(&self, rule: &RegisterRule<usize>, number: u16, cfa: u64) -> Result<Option<u64>, gimli::Error> {
         Ok(Some(match rule {
             RegisterRule::Undefined => return Ok(None),
@@ -446,7 +451,7 @@ mod tests {
     use crate::testing::{Ended, Unwatched};
     use crate::work::Watcher;
 
-    /// Why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
+    /// Return why frames whose entries have `size` bytes each are not followed further, and after how many bytes.
     fn end_of(watcher: &dyn Watcher, size: u64) -> (Stop, u64) {
         let mut effort = Effort { watcher, taken: 0 };
         loop {
@@ -481,7 +486,7 @@ mod tests {
         let mut unwinder = Unwinder::new(modules.clone(), 2 * SIZE);
         let read = |unwinder: &mut Unwinder| [0, 1, 2].map(|index| unwinder.table(index, &space).is_ok());
         assert_eq!(read(&mut unwinder), [true, true, false]);
-        // Those that go give back their room, and one that no memory can hold aborts nothing.
+        // Unloaded objects give back their room, and a table that is too large for memory is an error, not an abort.
         let huge = Module { table_end: 1 << 62, ..modules[0] };
         unwinder.renew(vec![huge, modules[1], modules[2]], u64::MAX);
         assert_eq!(read(&mut unwinder), [false, true, true]);

@@ -1,14 +1,14 @@
-//! Calls a function in one thread that is traced and stands still, and leaves the thread as it was.
+//! Calls a function in one thread that is traced and stopped, and leaves the thread as it was.
 //!
-//! Everything here must run on the thread that traces. Below the thread's red zone a signal frame is laid that holds
-//! all of its state, and the function returns through libc's own rt_sigreturn: a tracer that dies at any moment leaves
-//! a thread that finishes the call by itself and goes on where it was. A tracer that lives leaves that rt_sigreturn
-//! out and puts everything back itself, because only then does the kernel restart an interrupted system call with the
-//! time that was left of it. Each order of steps below is such that every state between two of them is one from which
-//! the thread could go on.
+//! Everything here must run on the thread that traces. A signal frame with the whole state of the thread is written
+//! below its red zone, and the function returns through libc's own rt_sigreturn. So if the tracer dies at any moment,
+//! the thread finishes the call by itself and continues where it was. A tracer that lives skips that rt_sigreturn and
+//! restores everything itself, because only then does the kernel restart an interrupted system call with the rest of
+//! its time limit. The steps below are ordered so that the thread could continue from every state between two of them.
 //!
-//! The function is the target's, and may do anything. Memory is written through one file that was opened before, and a
-//! thread that called exec(2) is let go at once: a set-uid program gets neither registers nor bytes of the old one.
+//! The function belongs to the target, and may do anything. Memory is written through one file that was opened before,
+//! and a thread that called exec(2) is released at once: a set-uid program gets neither registers nor bytes of the old
+//! program.
 
 use crate::arch::registers::{self, CS, EFLAGS, NO_CALL, ORIG_RAX, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP, SS};
 use crate::bytes::{u32_at, u64_at, words};
@@ -18,18 +18,18 @@ use crate::process::ptrace::{self, send, Waited};
 use std::io::Error;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop where it must: one that sleeps uninterruptibly is left to finish by itself.
+/// How long a thread may take to stop where it must. A thread in uninterruptible sleep is left to finish by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// In the order of the calling convention.
+/// The registers of arguments, in the order of the calling convention.
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, RCX, R8, R9];
-/// `struct sigcontext_64` begins with these: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
+/// The first fields of `struct sigcontext_64`: r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags.
 const CONTEXT: [usize; 18] = [R8, R9, 7, 6, 3, 2, 1, 0, RDI, RSI, 4, 5, RDX, RAX, RCX, RSP, RIP, EFLAGS];
 const RED_ZONE: u64 = 128;
 /// Kinds of register sets (`elf.h`).
 const NT_X86_XSTATE: usize = 0x202;
 const NT_X86_SHSTK: usize = 0x204;
-/// Trap, direction and alignment check.
+/// The flags trap, direction and alignment check.
 const BAD_FLAGS: u64 = 1 << 8 | 1 << 10 | 1 << 18;
 const MAX_VECTOR: usize = 64 << 10;
 const SYS_WRITE: u64 = 1;
@@ -40,20 +40,20 @@ const FRAME_FLAGS: u64 = 7;
 const FRAME_SIZE: u64 = 8 + 304 + 128;
 const FP_MAGIC1: u32 = 0x4650_5853;
 const FP_MAGIC2: u32 = 0x4650_5845;
-/// What the kernel says of the vector state lies at this offset; its header, with the states in use, at 512.
+/// The kernel's description of the vector state is at this offset; its header, with the states in use, at 512.
 const SOFTWARE_BYTES: usize = 464;
 const HEADER: usize = 512;
 const SMALLEST_VECTOR: usize = 576;
 const AMX: u64 = 1 << 17 | 1 << 18;
-/// The kernel's own codes for "restart this system call" (include/linux/errno.h), as rax has them.
+/// The kernel's own codes for "restart this system call" (include/linux/errno.h), as they appear in rax.
 const RESTARTS: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
 const RESTART_BLOCK: i64 = -516;
 const SYS_RESTART_SYSCALL: u64 = 219;
-/// poll, nanosleep, futex, clock_nanosleep: the calls that go on where they were.
+/// poll, nanosleep, futex, clock_nanosleep: the calls that continue with the rest of their time.
 const RESUMED: [u64; 4] = [7, 35, 202, 230];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 const CODE_BEFORE: usize = 32;
-/// Signals that an instruction raises: blocked, they would make the kernel reset their handler.
+/// Signals that an instruction raises. If they were blocked, the kernel would reset their handlers.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 const MAX_TEXT: usize = 4 << 20;
 const TRAP_HWBKPT: i32 = 4;
@@ -61,22 +61,22 @@ const TRAP_HWBKPT: i32 = 4;
 const SI_TKILL: i32 = -6;
 const GET_SYSCALL_INFO: ptrace::Request = 0x420e;
 
-/// All of a thread that a call changes.
+/// Everything of a thread that a call changes.
 struct Saved {
     registers: Vec<u64>,
-    /// Those with which it goes on where the kernel restarts no system call any more.
+    /// The registers with which it continues if the kernel can no longer restart its system call.
     anew: Vec<u64>,
     vector: Vec<u8>,
     mask: u64,
 }
 
-/// Where a thread came to stand.
+/// Where a thread has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parked {
     Inside,
     /// At its rt_sigreturn, or after it.
     Returned,
-    /// It does not stop: it sleeps uninterruptibly.
+    /// It does not stop, because it is in uninterruptible sleep.
     Stuck,
     Gone,
 }
@@ -87,22 +87,22 @@ struct Call<'a> {
     plan: &'a Plan,
     memory: &'a ProgramMemory,
     saved: Saved,
-    /// Where the signal frame lies, and the word for the result.
+    /// The addresses of the signal frame, and of the word for the result.
     frame: u64,
     result: u64,
     text: Vec<u8>,
-    /// Signals that came meanwhile and cannot be blocked: sent again at the end.
+    /// Signals that came meanwhile and cannot be blocked. They are sent again at the end.
     held: Vec<i32>,
-    /// What a write that is captured is to return, and the count that it was given.
+    /// The result of a captured write, and the byte count that it was given.
     written: Option<(u64, u64)>,
-    /// A filtered thread makes its rt_sigreturn, and may be given signals right after it.
+    /// `returning`: a filtered thread makes its rt_sigreturn itself. `signalled`: it got a signal right after it.
     returning: bool,
     signalled: bool,
-    /// The kernel no longer knows how much was left of the thread's own sleep.
+    /// The kernel no longer knows the remaining time of the thread's own sleep.
     forgotten: bool,
 }
 
-/// Whether, and by which state, a call may be made in a stopped thread.
+/// Return the state of a stopped thread that decides whether a call may be made in it.
 pub fn look(tid: i32) -> Result<Look, Error> {
     let registers = registers::read(tid)?;
     let vector_size = ptrace::register_set(tid, NT_X86_XSTATE, MAX_VECTOR)?.len();
@@ -118,11 +118,11 @@ pub fn look(tid: i32) -> Result<Look, Error> {
     Ok(Look { registers, shadow_stack, dispatched, sequence, entering, restartable, vector_size })
 }
 
-/// Makes the calls. An error means that nothing was changed, or that the thread went away.
+/// Make the calls. An error means that nothing was changed, or that the thread is gone.
 pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
     let deadline = Instant::now() + plan.limit;
     let memory = ProgramMemory::of_thread(tid)?;
-    // Still held, and so it was when its memory was opened.
+    // The thread is still held, so it was held when its memory was opened.
     registers::read(tid)?;
     if ptrace::has_moved(tid) {
         return Err(Error::from_raw_os_error(libc::ESRCH));
@@ -150,7 +150,7 @@ pub fn call(tid: i32, style: Style, plan: &Plan) -> Result<Answer, Error> {
     Ok(answer)
 }
 
-/// While the thread still stands, and no other runs.
+/// Put bytes back, while the thread is still stopped and no other thread runs.
 fn put_back(memory: &ProgramMemory, plan: &Plan, end: End) -> Result<(), Error> {
     let undone = matches!(end, End::Abandoned | End::Failed(_));
     let kept = if matches!(end, End::Left | End::Gone) { &[][..] } else { &plan.kept[..] };
@@ -170,8 +170,8 @@ impl<'a> Call<'a> {
         let anew = made_anew(&registers, || number_of(memory, registers[RIP]));
         let saved = Saved { registers, anew, vector, mask };
         if style == Style::Seized {
-            // Without it a stop at a system call would become a SIGTRAP that kills the process, should we die in
-            // it. gdb always sets it, and the other.
+            // Without this option, a stop at a system call would become a SIGTRAP that kills the process, if gdbheap
+            // dies during it. gdb always sets both options.
             ptrace::set_options(tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEEXEC)?;
         }
         let (text, held) = (Vec::new(), Vec::new());
@@ -194,7 +194,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Writes the frame below the red zone; returns the stack pointer for the function's entry.
+    /// Write the frame below the red zone. Return the stack pointer for the function's entry.
     fn lay_frame(&mut self) -> Result<u64, Error> {
         let top = self.saved.registers[RSP].wrapping_sub(RED_ZONE) & !63;
         self.result = top.wrapping_sub(64);
@@ -213,7 +213,8 @@ impl<'a> Call<'a> {
         Ok(start)
     }
 
-    /// `struct ucontext`: flags, link, stack (its flags are invalid, so that sigaltstack stays), registers, mask.
+    /// Write `struct ucontext`: flags, link, stack (with invalid flags, so that sigaltstack does not change),
+    /// registers, mask.
     fn put_context(&self, bytes: &mut [u8], vector_at: u64) {
         put(bytes, 0, FRAME_FLAGS);
         put(bytes, 24, u64::MAX);
@@ -221,13 +222,14 @@ impl<'a> Call<'a> {
         for (place, index) in CONTEXT.iter().enumerate() {
             put(bytes, 40 + 8 * place as u64, registers[*index]);
         }
-        // The selectors cs and ss in one word, as the frame has them: cs, gs, fs, ss.
+        // The selectors share one word of the frame: cs, gs, fs, ss.
         put(bytes, 40 + 144, registers[CS] & 0xffff | (registers[SS] & 0xffff) << 48);
         put(bytes, 40 + 184, vector_at);
         put(bytes, 40 + 256, self.saved.mask);
     }
 
-    /// Registers before the mask: with the mask alone a death of ours would leave the signals blocked for good.
+    /// Start the function and run it. The registers are set before the mask: if gdbheap dies after setting only the
+    /// mask, the signals would stay blocked for good.
     fn make(&mut self, start: u64, function: u64, arguments: &[u64], deadline: Instant) -> Result<End, Error> {
         let mut registers = self.saved.registers.clone();
         for (place, value) in ARGUMENTS.iter().zip(arguments) {
@@ -263,7 +265,7 @@ impl<'a> Call<'a> {
             if event != 0 {
                 continue;
             }
-            // A group stop of an attached thread has no siginfo; the signal of it stays what it was.
+            // A group stop of an attached thread has no siginfo. Its signal does not change.
             let Ok(code) = ptrace::signal_code(self.tid) else { continue };
             let syscall = signal & 0x7f == libc::SIGTRAP && code & 0x7f == libc::SIGTRAP;
             if syscall {
@@ -272,9 +274,9 @@ impl<'a> Call<'a> {
                     return Ok(End::Returned);
                 }
             } else if code == TRAP_HWBKPT && signal == libc::SIGTRAP {
-                // A watchpoint of a debugger's; the instruction is done.
+                // A watchpoint of a debugger. The instruction has been executed.
             } else if signal == libc::SIGTRAP && code <= 0 && !self.is_same_program() {
-                // A debugger that did not ask for exec events is told of exec(2) like this.
+                // A debugger that did not ask for exec events is notified of exec(2) in this way.
                 return self.let_go();
             } else if (code > 0 && FAULTS.contains(&signal)) || signal == libc::SIGABRT {
                 if self.park(true)? == Parked::Gone {
@@ -292,17 +294,18 @@ impl<'a> Call<'a> {
         self.memory.read(self.frame, &mut [0]).is_ok()
     }
 
-    /// It runs another program now: nothing of the old one's belongs there.
+    /// Detach from a thread that runs another program now, which must get nothing of the old one.
     fn let_go(&self) -> Result<End, Error> {
         let _ = ptrace::detach(self.tid, 0);
         Ok(End::Gone)
     }
 
-    /// At the entry into a system call: the end of the call, a write that is captured, or none of our business.
+    /// Handle the entry into a system call: the end of the call, a captured write, or any other. Return whether the
+    /// call has ended.
     fn enters(&mut self) -> Result<bool, Error> {
         let mut registers = registers::read(self.tid)?;
         if self.is_return(&registers) {
-            // A filter would see the number of the call that is left out.
+            // A filter would see the number of the skipped call.
             self.returning = self.plan.filtered;
             if self.returning {
                 return Ok(false);
@@ -328,7 +331,7 @@ impl<'a> Call<'a> {
         Ok(false)
     }
 
-    /// At the exit from a system call.
+    /// Handle the exit from a system call. Return whether the call has ended.
     fn leaves(&mut self) -> Result<bool, Error> {
         if self.returning {
             return self.returned();
@@ -342,7 +345,7 @@ impl<'a> Call<'a> {
         Ok(false)
     }
 
-    /// The call has ended.
+    /// End the call after its return.
     fn returned(&mut self) -> Result<bool, Error> {
         match self.park(true)? {
             Parked::Gone => Err(Error::from_raw_os_error(libc::ESRCH)),
@@ -350,7 +353,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Reads what the thread wants to write; its length.
+    /// Read what the thread wants to write. Return its length.
     fn capture(&mut self, number: u64, address: u64, count: u64) -> Result<u64, Error> {
         let mut pieces = vec![(address, count)];
         if number == SYS_WRITEV {
@@ -369,13 +372,14 @@ impl<'a> Call<'a> {
         Ok(total)
     }
 
-    /// The time is over. A thread that does not stop is left in the call, too.
+    /// End the call because the time is over. A thread that does not stop is left in the call, too.
     fn late(&mut self) -> Result<End, Error> {
         match self.park(false)? {
             Parked::Stuck => Ok(End::Left),
             Parked::Inside if self.plan.leaves => Ok(End::Left),
             Parked::Inside => {
-                // A sleep in the function, which was interrupted just now, has taken its place.
+                // A sleep in the function, which was just interrupted, has replaced the thread's own sleep in the
+                // kernel.
                 self.forgotten = registers::read(self.tid)?[RAX] as i64 == RESTART_BLOCK;
                 self.restore()?;
                 Ok(End::Abandoned)
@@ -388,7 +392,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Asks for a stop; whatever other stop comes first takes that back.
+    /// Ask the thread to stop. Any other stop that comes first cancels that.
     fn ask_to_stop(&self) -> Result<(), Error> {
         match self.style {
             Style::Seized => ptrace::interrupt(self.tid),
@@ -399,8 +403,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Brings the thread to a stop after which the kernel looks whether a system call is to be restarted. From a
-    /// stop (`standing`) it gets there without running an instruction.
+    /// Bring the thread to a stop after which the kernel checks whether to restart a system call. If the thread is
+    /// stopped already (`standing`), it gets there without executing an instruction.
     fn park(&mut self, mut standing: bool) -> Result<Parked, Error> {
         let deadline = Instant::now() + PATIENCE;
         let mut parked = if self.returning { Parked::Returned } else { Parked::Inside };
@@ -440,13 +444,13 @@ impl<'a> Call<'a> {
                     }
                 }
             } else if self.style == Style::Attached && signal == libc::SIGSTOP {
-                // Where one was pending already, ours has merged with it.
+                // If a SIGSTOP was pending already, ours has merged with it.
                 if code != SI_TKILL {
                     self.held.push(signal);
                 }
                 return Ok(parked);
             } else if self.returning {
-                // The thread has its own mask again, and its own registers: the signal is for it.
+                // The thread has its own mask and registers again, so the signal is for it.
                 self.signalled = true;
                 passed = signal;
             } else if code <= 0 || !FAULTS.contains(&signal) {
@@ -455,12 +459,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether this is the entry into the rt_sigreturn that ends the call.
+    /// Return whether this is the entry into the rt_sigreturn that ends the call.
     fn is_return(&self, registers: &[u64]) -> bool {
         registers[ORIG_RAX] == SYS_RT_SIGRETURN && registers[RSP] == self.frame + 8
     }
 
-    /// Leaves the rt_sigreturn out that ends the call. Should we die from here on, the thread makes it after all.
+    /// Skip the rt_sigreturn that ends the call. If gdbheap dies from here on, the thread makes it after all.
     fn skip_return(&self, registers: &[u64]) -> Result<(), Error> {
         let mut registers = registers.to_vec();
         registers[ORIG_RAX] = NO_CALL;
@@ -468,8 +472,8 @@ impl<'a> Call<'a> {
         ptrace::set_general_registers(self.tid, &registers)
     }
 
-    /// Mask, vector state, registers: the frame and the restorer would do each of them once more. A thread that
-    /// made its rt_sigreturn and was given a signal then has all of it back, and a handler's frame on top.
+    /// Restore mask, vector state and registers, in this order; the frame and the restorer could do each of them again.
+    /// A thread that made its rt_sigreturn and got a signal already has all of it, with a handler's frame on top.
     fn restore(&self) -> Result<(), Error> {
         if self.signalled {
             return Ok(());
@@ -477,18 +481,18 @@ impl<'a> Call<'a> {
         ptrace::set_signal_mask(self.tid, self.saved.mask)?;
         ptrace::set_register_set(self.tid, NT_X86_XSTATE, &self.saved.vector)?;
         if ptrace::register_set(self.tid, NT_X86_XSTATE, MAX_VECTOR)? != self.saved.vector {
-            // Once more; the frame still holds it, should it not work.
+            // Try again. If that fails too, the frame still has the state.
             ptrace::set_register_set(self.tid, NT_X86_XSTATE, &self.saved.vector)?;
         }
-        // rt_sigreturn makes it forget that, too.
+        // rt_sigreturn also makes the kernel forget it.
         let forgotten = (self.forgotten || self.returning) && self.saved.registers[RAX] as i64 == RESTART_BLOCK;
         ptrace::set_general_registers(self.tid, if forgotten { &self.saved.anew } else { &self.saved.registers })
     }
 }
 
-/// The registers from which a thread goes on that gets no restart of its system call from the kernel any more.
+/// Return the registers with which a thread continues if the kernel can no longer restart its system call.
 ///
-/// rt_sigreturn ends each restart; so the frame has the registers with which the call is made anew.
+/// rt_sigreturn ends every restart, so the frame has registers with which the call is made again.
 fn made_anew(saved: &[u64], number: impl FnOnce() -> Option<u64>) -> Vec<u64> {
     let mut registers = saved.to_vec();
     if saved[ORIG_RAX] as i64 >= 0 && RESTARTS.contains(&(saved[RAX] as i64)) {
@@ -499,26 +503,27 @@ fn made_anew(saved: &[u64], number: impl FnOnce() -> Option<u64>) -> Vec<u64> {
     registers
 }
 
-/// Whether the thread waits in restart_syscall(2), as it does once it was stopped in a call with a time limit: the kernel
-/// alone knows what that goes on with, and forgets it at rt_sigreturn.
+/// Return whether the thread waits in restart_syscall(2), as after a stop in a call with a time limit. Only the kernel
+/// knows what it continues with, and it forgets that at rt_sigreturn.
 fn is_resumed(registers: &[u64]) -> bool {
     registers[ORIG_RAX] == SYS_RESTART_SYSCALL && registers[RAX] as i64 == RESTART_BLOCK
 }
 
-/// The number of the call that was made by the `syscall` before `counter`: what the code just before it has loaded into rax.
+/// Return the number of the call that was made by the `syscall` before `counter`: the number that the code just before
+/// it loads into rax.
 fn number_of(memory: &ProgramMemory, counter: u64) -> Option<u64> {
     let mut code = [0u8; CODE_BEFORE];
     memory.read(counter.wrapping_sub(CODE_BEFORE as u64), &mut code).ok()?;
     let before = code.strip_suffix(&SYSCALL)?;
-    // mov $number, %eax; not %r8d to %r15d, which has a prefix.
+    // mov $number, %eax; not %r8d to %r15d, which have a prefix.
     let loads = |place: &usize| before[*place] == 0xb8 && (*place == 0 || !(0x40..0x50).contains(&before[place - 1]));
     let number = |place: usize| u64::from(u32_at(before, place + 1));
     (0..before.len() - 4).rev().filter(loads).map(number).find(|number| RESUMED.contains(number))
 }
 
-/// The vector state in the form of a signal frame (arch/x86/include/uapi/asm/sigcontext.h).
+/// Return the vector state in the form of a signal frame (arch/x86/include/uapi/asm/sigcontext.h).
 ///
-/// It may have no more than the thread may use: AMX only where the thread has used it.
+/// It must not have more than the thread may use: AMX only if the thread has used it.
 fn vector_frame(state: &[u8]) -> Vec<u8> {
     let known = u64_at(state, SOFTWARE_BYTES);
     let in_use = u64_at(state, HEADER);
@@ -533,12 +538,12 @@ fn vector_frame(state: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Where the last of these states ends in the standard form (CPUID leaf 13).
+/// Return where the last of these states ends in the standard form (CPUID leaf 13).
 fn vector_size(features: u64) -> usize {
     let end = |feature: u32| {
         // Older releases of Rust call this unsafe.
         #[allow(unused_unsafe)]
-        // SAFETY: leaf 13 is there where the kernel hands out vector state at all.
+        // SAFETY: leaf 13 exists wherever the kernel provides vector state.
         let found = unsafe { std::arch::x86_64::__cpuid_count(13, feature) };
         (found.eax + found.ebx) as usize
     };

@@ -1,23 +1,23 @@
-//! The system calls in a function's code.
+//! Finds the system calls in the code of a function.
 #![forbid(unsafe_code)]
 
 use crate::process::patch::planned::Call;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
-/// How many instructions may lie between the number and the call.
+/// The most instructions between loading the number and the system call.
 const MAX_BETWEEN: usize = 10;
-/// `mov imm32, %eax`.
+/// The opcode of `mov imm32, %eax`.
 const TO_EAX: u8 = 0xb8;
-/// Bytes of the instruction that puts a number into the register of system calls' numbers.
+/// The bytes of an instruction that loads a number into the register of the system call number.
 pub(crate) const LOAD_SIZE: usize = 5;
 
-/// The number that so many bytes put there, if they are such an instruction.
+/// Return the number that the code loads there, if it is such an instruction.
 #[inline]
 pub(crate) fn loaded_number(code: &[u8]) -> Option<u32> {
     (code[0] == TO_EAX).then(|| u32::from_le_bytes([code[1], code[2], code[3], code[4]]))
 }
 
-/// The system calls of a function whose number is a constant.
+/// Return the system calls of a function whose number is a constant.
 pub(crate) fn calls(code: &[u8], start: u64) -> Vec<Call> {
     let mut found = Vec::new();
     let mut loaded: Option<(u32, u64, usize)> = None;
@@ -48,7 +48,7 @@ fn put_into_eax(instruction: &Instruction) -> Option<u32> {
     is_constant.then(|| instruction.immediate(1) as u32)
 }
 
-/// Whether it goes on to the next instruction, and its first operand is not eax in any width.
+/// Return whether the instruction continues to the next one, and its first operand is not eax in any width.
 fn keeps_eax(instruction: &Instruction) -> bool {
     let is_next = matches!(instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch);
     let is_eax = instruction.op_count() > 0

@@ -1,28 +1,29 @@
-//! Waits with a time limit that a stop has ended and that start again: the limit goes on where it was.
+//! Waits with a time limit that a stop interrupts and that are restarted: the limit must continue instead of starting
+//! again.
 //!
-//! Nobody tells how long a wait had taken when it was met for the first time. From then on its end stands in the half of
-//! the register that the kernel does not look at: whoever stops the thread next finds it there, another process too.
+//! How long a wait had taken before its first stop is unknown. From then on, the time of its end is kept in the half of
+//! the register that the kernel ignores. Whoever stops the thread next finds it there, even if that is another process.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{NO_CALL, ORIG_RAX, R10, RAX, RDI, RDX, RIP, RSI, RSP};
 use crate::memory::own::monotonic_time;
 
-/// epoll_wait and epoll_pwait: their limit is an `int` of milliseconds in r10, and there is none if it is negative.
+/// epoll_wait and epoll_pwait: the limit is an `int` of milliseconds in r10; a negative one means no limit.
 const EPOLL: [u64; 2] = [232, 281];
-/// The mark: when the wait ends, in milliseconds of the clock, as far as they go into so many bits, below a check of them
-/// and of the place, which is never 0: programs leave zeros there.
+/// The mark: the end of the wait in milliseconds, modulo ENDS, below a checksum of it and of the registers of the call.
+/// The checksum is never 0, because programs leave zeros there.
 const END_BITS: u32 = 24;
 const ENDS: u64 = 1 << END_BITS;
 /// Longer limits start again from the beginning.
 const LONGEST: u64 = ENDS / 4;
 
-/// In milliseconds.
+/// Return the time in milliseconds.
 pub(super) fn now() -> u64 {
     monotonic_time().as_millis() as u64
 }
 
-/// Puts into the registers of a wait that is about to start again what is left of its limit. True if nothing is left: then
-/// they are those of a wait that has ended by itself.
+/// Replace the limit in the registers of a wait that is about to be restarted by what is left of it. Return true if
+/// nothing is left; the registers are then those of a wait that has ended by itself.
 pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     let limit = registers[R10] as i32;
     if !EPOLL.contains(&registers[ORIG_RAX]) || limit <= 0 || limit as u64 > LONGEST {
@@ -30,7 +31,7 @@ pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     }
     let limit = limit as u64;
     let end = known_end(registers, now, limit);
-    // This millisecond has begun: one more, as no wait may end early.
+    // One more for the millisecond that has begun, because no wait may end early.
     let left = end.map_or(limit, |end| end - now);
     if left == 0 {
         (registers[RAX], registers[ORIG_RAX]) = (0, NO_CALL);
@@ -41,7 +42,8 @@ pub(super) fn go_on(registers: &mut [u64], now: u64) -> bool {
     false
 }
 
-/// When a wait that has a mark ends. It started again with `limit` when it got the mark; one whose end has gone by ends now.
+/// Return when a wait with a mark ends; None without a mark. It was restarted with `limit` when it got the mark. If its
+/// end has passed, it ends now.
 fn known_end(registers: &[u64], now: u64, limit: u64) -> Option<u64> {
     let mark = registers[R10] >> 32;
     let end = mark % ENDS;
@@ -52,7 +54,7 @@ fn known_end(registers: &[u64], now: u64, limit: u64) -> Option<u64> {
     if ahead <= limit + 1 {
         return Some(now + ahead);
     }
-    // No thread of a busy machine is a quarter of the clock's round late.
+    // No thread of a busy machine is late by a quarter of the clock's period.
     (ENDS - ahead <= LONGEST).then_some(now)
 }
 
@@ -106,7 +108,7 @@ mod tests {
         go_on(&mut registers, NOW);
         let mut again = waiting(3000, 281);
         assert!(!go_on(&mut again, NOW + 9000) && limit(&again) == 3000);
-        // What a wait elsewhere has left in the register is taken for a mark once in 255 times.
+        // What another wait has left in the register is mistaken for a mark once in 255 times.
         let new = |other: u64| {
             let mut elsewhere = again.clone();
             elsewhere[RSP] += 8 * other;

@@ -1,4 +1,4 @@
-//! What is of x86-64: its registers, its code, its system calls.
+//! Code for x86-64: its registers, its instructions, its system calls.
 
 pub(crate) mod cache;
 pub(crate) mod call;

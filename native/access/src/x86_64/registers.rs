@@ -1,4 +1,4 @@
-//! `struct user_regs_struct` of x86-64: a thread's registers as words, by their place in it.
+//! The registers of a thread as words, by their index in `struct user_regs_struct` of x86-64.
 #![forbid(unsafe_code)]
 
 use crate::process::ptrace;
@@ -20,27 +20,27 @@ pub(super) const EFLAGS: usize = 18;
 pub(super) const RSP: usize = 19;
 pub(super) const SS: usize = 20;
 pub(super) const FS_BASE: usize = 21;
-/// How many words they are, of which the first are general.
+/// The number of words; the first GENERAL of them are general registers.
 pub(crate) const COUNT: usize = 27;
 pub(crate) const GENERAL: usize = 15;
 pub(crate) const PROGRAM_COUNTER: usize = RIP;
 pub(crate) const STACK_POINTER: usize = RSP;
-/// Those in which a caller's value survives a function: rbx, rbp, r12 to r15.
+/// The registers that a function preserves for its caller: rbx, rbp, r12 to r15.
 pub const PRESERVED: &[usize] = &[5, 4, 3, 2, 1, 0];
-/// The registers that perf_event_open(2) is asked for, as its numbers (asm/perf_regs.h), and where each is here: ax, bx, cx,
-/// dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15. It has no bases of segments.
+/// The registers that perf_event_open(2) is asked for, as bits of its numbering (asm/perf_regs.h), and their indices
+/// here: ax, bx, cx, dx, si, di, bp, sp, ip, flags, cs, ss, r8 to r15. It does not provide the bases of segments.
 pub(crate) const PERF_MASK: u64 = 0x00ff_0fff;
 const PERF_PLACES: [usize; 20] =
     [RAX, 5, RCX, RDX, RSI, RDI, 4, RSP, RIP, EFLAGS, CS, SS, R8, R9, R10, R11, 3, 2, 1, 0];
-/// In `orig_rax`: the thread is in no system call, or leaves out the one that it is about to make.
+/// A value of `orig_rax`: the thread is in no system call, or skips the one that it is about to make.
 pub(super) const NO_CALL: u64 = u64::MAX;
 
-/// Those of a thread that stands still. An error (ENODATA) where it runs other code than 64-bit.
+/// Return the registers of a stopped thread. ENODATA if it runs code that is not 64-bit.
 pub(crate) fn read(tid: i32) -> Result<Vec<u64>, Error> {
     ptrace::general_registers(tid, COUNT)
 }
 
-/// Those that perf_event_open(2) gives, of a thread in system call `number`; None where they are not all there.
+/// Return the registers that perf_event_open(2) gives for a thread in system call `number`; None if some are missing.
 pub(crate) fn of_perf(given: &[u64], number: u64) -> Option<Vec<u64>> {
     let mut found = vec![0; COUNT];
     found[ORIG_RAX] = number;
@@ -50,7 +50,7 @@ pub(crate) fn of_perf(given: &[u64], number: u64) -> Option<Vec<u64>> {
     (given.len() == PERF_PLACES.len()).then_some(found)
 }
 
-/// What the thread's own variables are found by.
+/// Return the thread pointer, by which thread-local variables are found.
 pub(crate) fn thread_pointer(_: i32, registers: &[u64]) -> u64 {
     registers[FS_BASE]
 }

@@ -1,23 +1,25 @@
-//! System calls that a stop has ended, which start again.
+//! Restarting system calls that a stop has interrupted.
 #![forbid(unsafe_code)]
 
 use crate::arch::limits;
 use crate::arch::registers::{self, ORIG_RAX, RAX};
 use crate::process::ptrace;
 
-/// The system calls that the kernel ends with EINTR for a stop although it could start them again, by their numbers:
-/// read, write, readv, writev and their kin, sendfile, splice (sockets with a time limit), connect, accept, send and receive,
-/// semop, sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not among them: its descriptor is gone by then.
+/// The numbers of the system calls that the kernel ends with EINTR for a stop although it could restart them: read,
+/// write, readv, writev and the like, sendfile, splice (sockets with a time limit), connect, accept, send and receive,
+/// semop, sigtimedwait, io_getevents, fallocate, epoll_wait, io_uring_enter. close is not included: its descriptor is
+/// gone by then.
 const STARTED_AGAIN: [u64; 30] = [
     0, 1, 17, 18, 19, 20, 40, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 275, 281, 285, 288, 295, 296, 299, 307,
     327, 328, 426, 441,
 ];
 
-/// Turns an EINTR that only this stop has caused into "start again, unless a handler runs" (ERESTARTNOHAND).
+/// Turn an EINTR that only this stop has caused into "restart, unless a handler runs" (ERESTARTNOHAND). Return whether
+/// that was done.
 ///
-/// A thread that stands in user code has a negative `orig_rax`, and one whose handler is about to run has rax 0: so
-/// -EINTR beside the number of a system call is not yet the program's. The time limit of epoll_wait goes on, others start
-/// again.
+/// A thread that stopped in user code has a negative `orig_rax`, and a thread whose handler is about to run has rax 0.
+/// So -EINTR together with a system call number has not reached the program yet. epoll_wait continues with the rest of
+/// its time limit; other calls start again with the full one.
 pub(crate) fn restart_interrupted(tid: i32) -> bool {
     const ERESTARTNOHAND: i64 = 514;
     let Ok(mut registers) = registers::read(tid) else { return false };

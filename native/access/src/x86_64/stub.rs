@@ -1,4 +1,4 @@
-//! What is written into the target: the jump, and the instructions that it leads to.
+//! The code that is written into the target: the jump, and the instructions of the stub.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{EFLAGS, R10, R11, R8, R9, RAX, RCX, RDI, RDX, RIP, RSI, RSP};
@@ -10,19 +10,20 @@ use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
 };
 
-/// `jmp rel32`, and how far it leads, with some to spare.
+/// The size of `jmp rel32`, and its reach, with some margin.
 const JUMP_SIZE: usize = 5;
 pub(crate) const REACH: u64 = 0x7fff_0000;
 const NOP: u8 = 0x90;
-/// A landing pad for indirect calls, which stays where it is.
+/// A landing pad for indirect calls, which is not moved.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-/// Below the stack pointer, a function may use it without moving that (System V ABI).
+/// The bytes below the stack pointer that a function may use without moving it (System V ABI).
 const RED_ZONE: u8 = 128;
-/// On the stack where a thread stops: the mask for meanwhile, its own one, and the registers below in this order.
+/// The stack where a thread stops: the signal mask during the report, the thread's own mask, and these registers in
+/// this order.
 const MASKS: usize = 2;
 const SAVED: [usize; 10] = [R11, R10, R9, R8, RDI, RSI, RDX, RCX, RAX, EFLAGS];
 
-/// Plans a patch. An error says why that cannot be.
+/// Plan a patch. The error says why that is impossible.
 pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     let (from, address) = (wish.from, wish.address);
     let code = from.checked_sub(function.start).and_then(|offset| function.code.get(offset as usize..));
@@ -56,7 +57,8 @@ pub(crate) fn plan(function: Function, wish: &Wish) -> Result<Patch> {
     Ok(Patch { address: from, original, replacement, stub_at: wish.stub_at, stub, trap, seen_at: address })
 }
 
-/// The comparisons, and the signal where all of them hold. Returns at which byte a thread then stops.
+/// Write the comparisons, and the signal that is sent if all of them hold. Return the offset in the stub at which a
+/// thread then stops.
 fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish, flags: Flags) -> usize {
     enter(stub, flags);
     let leaves = wish.conditions.iter().map(|condition| compare(stub, *condition)).collect::<Vec<_>>();
@@ -71,7 +73,7 @@ fn look_and_tell(stub: &mut Vec<u8>, wish: &Wish, flags: Flags) -> usize {
     trap
 }
 
-/// Whether threads come to `address` by calls of the function alone, after its landing pad if it has one.
+/// Return whether threads reach `address` only by calls of the function, after its landing pad if it has one.
 fn is_beginning(function: Function, address: u64) -> bool {
     let pad = if function.code.starts_with(&ENDBR64) { ENDBR64.len() as u64 } else { 0 };
     let is_first = address == function.start || address == function.start + pad;
@@ -82,7 +84,7 @@ fn refused(address: u64, reason: &str) -> Error {
     Error::Invalid(format!("the instructions at {address:#x} cannot be replaced: {reason}"))
 }
 
-/// The whole instructions that the jump takes the place of: all up to `end`, and as many as it needs.
+/// Return the whole instructions that the jump replaces: all up to `end`, and at least as many as it needs.
 fn displaced(code: &[u8], address: u64, end: u64) -> Result<Vec<Instruction>> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut found: Vec<Instruction> = Vec::new();
@@ -101,7 +103,7 @@ fn displaced(code: &[u8], address: u64, end: u64) -> Result<Vec<Instruction>> {
     let is_call = |found: &Instruction| {
         found.code() != Code::Syscall && matches!(found.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
     };
-    // The return address would be the stub's.
+    // The return address would be in the stub.
     if found.iter().any(is_call) {
         return Err(refused(address, "they call a function"));
     }
@@ -113,18 +115,18 @@ fn ends(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), Return | UnconditionalBranch | IndirectBranch)
 }
 
-/// What compilers put between functions: nop in its lengths, int3.
+/// Return whether code is the padding that compilers put between functions: nop of various lengths, int3.
 fn is_padding(code: &[u8]) -> bool {
     matches!(code, [] | [0xcc, ..] | [NOP, ..] | [0x66 | 0x0f | 0x2e, ..])
 }
 
-/// Where the jumps of a function lead to.
+/// Return the targets of a function's jumps.
 fn targets(function: Function<'_>) -> impl Iterator<Item = u64> + '_ {
     let decoder = Decoder::with_ip(64, function.code, function.start, DecoderOptions::NONE);
     decoder.into_iter().map(|instruction| instruction.near_branch_target()).filter(|target| *target != 0)
 }
 
-/// The instructions as they have to be at another address, and a jump to `back` if that is where they go on.
+/// Return the instructions as they must be at another address, followed by a jump to `back` if given.
 fn moved(displaced: &[Instruction], at: u64, back: Option<u64>) -> Option<Vec<u8>> {
     let mut instructions = displaced.to_vec();
     if let Some(back) = back {
@@ -134,7 +136,7 @@ fn moved(displaced: &[Instruction], at: u64, back: Option<u64>) -> Option<Vec<u8
     BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).ok().map(|encoded| encoded.code_buffer)
 }
 
-/// A jump from one address to another, as long as the instructions whose place it takes.
+/// Return a jump from one address to another, padded to the size of the instructions that it replaces.
 pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     let distance = to.wrapping_sub(from + JUMP_SIZE as u64) as i64;
     let distance = i32::try_from(distance).ok()?;
@@ -143,15 +145,15 @@ pub(crate) fn replacement(from: u64, to: u64, size: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What becomes of the flags. To put them back takes longer than all the rest of a comparison.
+/// What to do with the flags. Restoring them takes longer than the rest of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flags {
     Kept,
-    /// At a function's beginning nobody has left anything in them (System V ABI; the direction flag stays as it is).
+    /// At the beginning of a function the flags are not in use (System V ABI; the direction flag is not changed).
     Free,
 }
 
-/// Keeps clear of the red zone; saves what the comparisons use.
+/// Skip the red zone, and save what the comparisons use.
 fn enter(code: &mut Vec<u8>, flags: Flags) {
     move_stack(code, -i32::from(RED_ZONE));
     match flags {
@@ -161,7 +163,7 @@ fn enter(code: &mut Vec<u8>, flags: Flags) {
     code.extend([0x50, 0x51, 0x52]); // push rax, rcx, rdx
 }
 
-/// Saves what else is used where a thread tells of itself.
+/// Save what else is used when a thread reports itself.
 fn save_rest(code: &mut Vec<u8>, flags: Flags) {
     if flags == Flags::Free {
         code.extend([0x9c, 0x8f, 0x44, 0x24, 0x18]); // pushfq; pop [rsp+24]
@@ -184,13 +186,14 @@ fn leave(code: &mut Vec<u8>, flags: Flags) {
     move_stack(code, i32::from(RED_ZONE));
 }
 
-/// `lea rsp, [rsp+distance]`, which changes no flag.
+/// Write `lea rsp, [rsp+distance]`, which changes no flag.
 fn move_stack(code: &mut Vec<u8>, distance: i32) {
     code.extend([0x48, 0x8d, 0xa4, 0x24]);
     code.extend(distance.to_le_bytes());
 }
 
-/// Where the distances of jumps are to be filled in that are taken when the condition does not hold.
+/// Write a comparison. Return where to fill in the distances of the jumps that are taken if the condition does not
+/// hold.
 fn compare(code: &mut Vec<u8>, condition: Condition) -> Vec<usize> {
     let mut jumps = Vec::new();
     match condition.operand {
@@ -217,13 +220,14 @@ fn compare(code: &mut Vec<u8>, condition: Condition) -> Vec<usize> {
     jumps
 }
 
-/// `jcc rel32`; where its distance lies.
+/// Write `jcc rel32`. Return the offset of its distance.
 fn jump_if(code: &mut Vec<u8>, condition: u8) -> usize {
     code.extend([0x0f, condition, 0, 0, 0, 0]);
     code.len() - 4
 }
 
-/// Sends the thread the signal, which it does not hold back meanwhile. Returns at which byte it then stops.
+/// Write the code that sends the thread the signal, which is not blocked meanwhile. Return the offset at which the
+/// thread then stops.
 fn tell(code: &mut Vec<u8>, signal: u32) -> usize {
     let others = !(1u64 << (signal - 1));
     code.extend([0x6a, 0x00]); // push 0: for its own mask
@@ -245,13 +249,13 @@ fn tell(code: &mut Vec<u8>, signal: u32) -> usize {
     trap
 }
 
-/// How many bytes at the stack pointer of a thread that stands at a trap `original_registers` needs.
+/// Return how many bytes at the stack pointer of a thread at a trap `original_registers` needs.
 pub const fn frame_size() -> usize {
     8 * (MASKS + SAVED.len())
 }
 
-/// The registers that a thread had when it came to `address`, from those that it has at the trap and the bytes at its
-/// stack pointer; and the signals that it held back.
+/// Return the registers that a thread had when it came to `address`, computed from its registers at the trap and from
+/// the bytes at its stack pointer; and the signals that it blocked.
 pub fn original_registers(at_trap: &[u64], frame: &[u8], address: u64) -> (Vec<u64>, u64) {
     let mut registers = at_trap.to_vec();
     for (place, index) in SAVED.into_iter().enumerate() {

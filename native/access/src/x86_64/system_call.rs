@@ -1,39 +1,39 @@
-//! Making a system call in a thread that stands still, and telling system calls by their numbers.
+//! Making a system call in a stopped thread, and recognizing system calls by their numbers.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers::{CS, NO_CALL, ORIG_RAX, R10, R8, R9, RAX, RDI, RDX, RIP, RSI};
 
-/// Whether a stopped thread can be made to make one.
+/// Whether a stopped thread can be made to make a system call.
 pub(crate) const IS_SUPPORTED: bool = true;
-/// `syscall`.
+/// The instruction `syscall`.
 pub(crate) const INSTRUCTION: &[u8] = &[0x0f, 0x05];
-/// Code of 64 bit, in `cs`.
+/// The value of `cs` for 64-bit code.
 const LONG_MODE: u64 = 0x33;
 const ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, R10, R8, R9];
-/// What a filter of seccomp(2) is told of our programs (`AUDIT_ARCH_X86_64`), and from where on numbers are those of others:
-/// x32's have this bit.
+/// The architecture that a seccomp(2) filter sees for gdbheap's programs (`AUDIT_ARCH_X86_64`), and the first number
+/// that belongs to other ones: the numbers of x32 have this bit.
 pub(crate) const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
 pub(crate) const NUMBERS_OF_OTHERS: u32 = X32;
 const X32: u32 = 0x4000_0000;
-/// execve and execveat by their numbers for programs of 64 bit, of 32 bit and of x32.
+/// The numbers of execve and execveat for 64-bit, 32-bit and x32 programs.
 const EXECS: [i64; 6] = [59, 322, 11, 358, 520, 545];
 
-/// Whether a number may be execve's or execveat's, of whatever kind of program.
+/// Return whether a number may be that of execve or execveat, in any kind of program.
 pub(crate) fn is_exec(number: i64) -> bool {
     EXECS.contains(&(number & !i64::from(X32)))
 }
 
-/// Whether a thread with these registers can make one for us.
+/// Return whether a thread with these registers can make a system call for gdbheap.
 pub(crate) fn can_be_made(registers: &[u64]) -> bool {
     registers[CS] == LONG_MODE
 }
 
-/// Whether a thread that stands is in one.
+/// Return whether a stopped thread is in a system call.
 pub(crate) fn is_inside(registers: &[u64]) -> bool {
     registers[ORIG_RAX] as i64 >= 0
 }
 
-/// Has the thread make one next, by the instruction at an address.
+/// Change the registers so that the thread makes a system call next, by the instruction at an address.
 pub(crate) fn prepare(registers: &mut [u64], instruction: u64, number: u64, arguments: [u64; 6]) {
     (registers[RAX], registers[ORIG_RAX], registers[RIP]) = (number, NO_CALL, instruction);
     for (index, argument) in ARGUMENTS.into_iter().zip(arguments) {
@@ -41,17 +41,18 @@ pub(crate) fn prepare(registers: &mut [u64], instruction: u64, number: u64, argu
     }
 }
 
-/// Leaves out the one that the thread is about to make, or in which it was stopped: none starts again.
+/// Change the registers so that the thread skips the system call that it is about to make, or in which it was stopped.
+/// That call is not restarted.
 pub(crate) fn leave_out(registers: &mut [u64]) {
     registers[ORIG_RAX] = NO_CALL;
 }
 
-/// The number of the one that a thread is in.
+/// Return the number of the system call that a thread is in.
 pub(crate) fn number(registers: &[u64]) -> u64 {
     registers[ORIG_RAX]
 }
 
-/// What one that has ended returned.
+/// Return the result of a system call that has ended.
 pub(crate) fn answer(registers: &[u64]) -> i64 {
     registers[RAX] as i64
 }

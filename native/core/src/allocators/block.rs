@@ -1,26 +1,26 @@
-//! A block by who handed it out, and where it lies.
+//! Blocks: identity, address and size.
 
-/// A block by its number among those of a store; `store` is an index into those of a target.
+/// A block's identity: the index of its store among those of a target, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) store: u32,
     pub(crate) number: u64,
 }
 
-/// A block as the store that handed it out knows it.
+/// A block as its store describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) number: u64,
-    /// What the program was given.
+    /// The address that the program was given.
     pub(crate) address: u64,
-    /// With what the allocator needs for it.
+    /// The size in bytes, with the allocator's overhead.
     pub(crate) size: u64,
-    /// Where its bytes end.
+    /// The end of the bytes that the program may use.
     pub(crate) end: u64,
 }
 
 impl Cell {
-    /// A block all of whose bytes are the program's.
+    /// Return a block without overhead.
     #[inline(always)]
     pub(crate) fn plain(number: u64, address: u64, size: u64) -> Cell {
         Cell { number, address, size, end: address + size }
@@ -33,20 +33,21 @@ impl Cell {
     }
 }
 
-/// A block.
+/// A block that an allocator handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub(crate) place: Place,
-    /// What the program was given.
+    /// The address that the program was given.
     pub(crate) address: u64,
-    /// With what the allocator needs for it.
+    /// The size in bytes, with the allocator's overhead.
     pub(crate) size: u64,
-    /// Where its bytes end.
+    /// The end of the bytes that the program may use.
     pub(crate) end: u64,
 }
 
 impl Block {
-    /// Whether the next block's header begins at `address`, with eight bytes that are this one's.
+    /// Return whether the next block's header begins at `address`. The header's first eight bytes still belong to this
+    /// block.
     #[inline]
     pub(crate) fn shares_header_at(&self, address: u64) -> bool {
         address > self.address && address + 8 == self.end && self.end + 8 == self.address + self.size
@@ -58,14 +59,14 @@ impl Block {
 pub(crate) struct Held {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// It cannot go.
+    /// The block cannot be freed.
     pub(crate) fixed: bool,
-    /// What is free before it would not go either: it is the end of the heap.
+    /// The block is the end of the heap: free bytes before it cannot be returned either.
     pub(crate) ends: bool,
 }
 
-/// Some of the blocks of a group (a pool), by their places in it.
+/// Some of the blocks of a group (a pool), one bit for each, by position in the group.
 pub(crate) type GroupBits = [u64; MAX_IN_GROUP / 64];
 
-/// Of a 16 KiB pool in 16-byte blocks, and of a 4 KiB pool in 8-byte ones.
+/// The most blocks in a group: a 16 KiB pool of 16-byte blocks, or a 4 KiB pool of 8-byte ones.
 pub(crate) const MAX_IN_GROUP: usize = 1024;

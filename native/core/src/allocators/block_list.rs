@@ -1,4 +1,4 @@
-//! The blocks of an allocator as rows.
+//! A list of an allocator's blocks as rows.
 
 use crate::allocators::part::Part;
 use crate::allocators::tally::Tally;
@@ -6,7 +6,7 @@ use crate::firsts::Firsts;
 use gdbheap_access::error::{Error, Result};
 use std::str::FromStr;
 
-/// What a list is ordered by: the largest sizes, or the lowest addresses or arenas, first.
+/// The order of a list: the largest sizes first, or the lowest addresses, or the lowest arenas.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     Size,
@@ -37,9 +37,9 @@ impl Order {
     }
 }
 
-/// Which blocks are meant: of `least` to `largest` bytes, in use if `used`, else free ones, and of these those in threads' caches
-/// if `cached`, else all others; of one arena, by the place of its allocator among several and its number there, or of all. And
-/// which of them are shown: the first `most` in an order.
+/// A filter for blocks, and how to list them. Blocks have `least` to `largest` bytes. If `used`, they are in use; else
+/// free, and of the free ones those in thread caches if `cached`, else all others. `arena` is (index of the allocator
+/// among several, number of the arena there), or None for all arenas. The first `most` blocks in `order` are listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub least: u64,
@@ -51,7 +51,7 @@ pub struct Asked {
     pub most: usize,
 }
 
-/// A block, and the number of its arena where the allocator has arenas.
+/// A block; `arena` is its arena's number, or None if the allocator has no arenas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRow {
     pub address: u64,
@@ -64,7 +64,7 @@ impl Asked {
         (self.least..=self.largest).contains(&size)
     }
 
-    /// Whether blocks that are this part of memory are meant.
+    /// Return whether blocks in this part of memory pass the filter.
     pub(crate) fn takes_part(&self, part: Part) -> bool {
         match part {
             Part::Used => self.used,
@@ -73,18 +73,18 @@ impl Asked {
         }
     }
 
-    /// Whether an arena is meant, by the place of its allocator and its number.
+    /// Return whether an arena passes the filter. `root` is the index of its allocator, `arena` its number there.
     pub(crate) fn takes_arena(&self, root: u32, arena: u32) -> bool {
         self.arena.is_none_or(|wanted| wanted == (root, arena))
     }
 
-    /// Blocks of an allocator without arenas, as `(address, size)`.
+    /// List `(address, size)` blocks of an allocator without arenas; none if the filter names an arena.
     pub(crate) fn without_arenas(&self, all: impl Iterator<Item = (u64, u64)>) -> BlockList {
         let is_none = self.arena.is_some();
         self.rows_of(all.filter(|_| !is_none).map(|(address, size)| BlockRow { address, size, arena: None }))
     }
 
-    /// The rows of those that are meant.
+    /// List blocks that have passed the filter.
     pub(crate) fn rows_of(&self, all: impl Iterator<Item = BlockRow>) -> BlockList {
         let (mut rows, mut sum) = (Firsts::new(self.most), Tally::default());
         let key = |row: &BlockRow| self.order.key(row.address, row.size, row.arena);
@@ -96,7 +96,7 @@ impl Asked {
     }
 }
 
-/// How many blocks are meant, their bytes, and the first of them.
+/// The count and the bytes of all blocks that pass the filter, and the first rows.
 #[derive(Clone, Debug, Default)]
 pub struct BlockList {
     pub count: u64,
@@ -112,7 +112,7 @@ mod tests {
         Asked { least: 16, largest: 64, used: false, cached: false, arena: None, order, most }
     }
 
-    /// Sums are over all; of those with the same size the first ones come first.
+    /// Sums cover all rows; among rows of the same size the first ones come first.
     #[test]
     fn rows() {
         let all = [(100, 16), (300, 64), (200, 64)];
@@ -126,7 +126,7 @@ mod tests {
         assert!(asked(Order::Size, 2).takes(64) && !asked(Order::Size, 2).takes(65));
     }
 
-    /// What is left out early is what would be left out at last, and the rows of no arena come last.
+    /// Dropping rows early gives the same rows as dropping them at the end. Rows without an arena come last.
     #[test]
     fn many_rows() {
         let row = |number: u64| BlockRow {

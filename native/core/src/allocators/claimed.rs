@@ -1,4 +1,4 @@
-//! Blocks in memory that is not walked: another allocator handed it out, or the program mapped it.
+//! Blocks in memory that is not walked: an unknown allocator handed it out, or the program mapped it.
 
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;
@@ -6,16 +6,16 @@ use gdbheap_access::bytes::range_at;
 
 const OBJECT_AT: u64 = 80;
 
-/// Blocks `[start, end)` that objects' own fields tell of, ascending and disjoint; an object's begins with what precedes
-/// it, as its PyGC_Head.
+/// Blocks `[start, end)` that are known from fields of objects, ascending and disjoint. An object's block includes what
+/// precedes the object, such as its PyGC_Head.
 pub struct Claimed {
     pub places: Vec<(u64, u64)>,
-    /// Their bytes are never read: to read a page of a mapped file brings it into memory.
+    /// Never read the blocks' bytes: reading a page of a mapped file would bring it into memory.
     pub closed: bool,
 }
 
 impl Claimed {
-    /// The place that holds `address`.
+    /// Return the block that holds `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         range_at(&self.places, address).map(|index| self.block_of(index as u64))
@@ -30,23 +30,23 @@ impl Claimed {
         Tally { count: self.places.len() as u64, bytes: self.bytes() }
     }
 
-    /// Whether a place of at least `least` bytes has `address` at its start or at most 80 bytes in.
+    /// Return whether a block of at least `least` bytes begins at `address` or at most 80 bytes before it.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address).is_some_and(|place| address - place.address <= OBJECT_AT && place.size >= least)
     }
 
-    /// Bytes of all places.
+    /// Return the bytes of all blocks together.
     pub fn bytes(&self) -> u64 {
         self.places.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// At most `most` places, evenly spread, each `(start, size)`.
+    /// Return at most `most` blocks, evenly spread, as `(start, size)`.
     pub fn sample(&self, most: usize) -> Vec<(u64, u64)> {
         let step = self.places.len().div_ceil(most.max(1)).max(1);
         self.places.iter().step_by(step).map(|(start, end)| (*start, end - start)).collect()
     }
 
-    /// `(start, size)` of the place that holds `address`.
+    /// Return `(start, size)` of the block that holds `address`.
     pub fn find(&self, address: u64) -> Option<(u64, u64)> {
         self.block_at(address).map(|place| (place.address, place.size))
     }

@@ -1,6 +1,6 @@
-//! What is wrong in the memory of an allocator: a result, not an error.
+//! Damage in an allocator's memory: a result, not an error.
 
-/// What lies at `address` is not what it must be.
+/// A place whose content is wrong: `address`, what is there (`what`), and its expected and found values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub address: u64,
@@ -20,7 +20,7 @@ impl Damage {
     }
 }
 
-/// What is said of bytes that are cut off: no number, not even zero, was found there.
+/// `expected` and `found` for bytes that are absent: no number was found there, not even zero.
 pub(crate) const READABLE: &str = "bytes that can be read";
 pub(crate) const ABSENT: &str = "absent bytes";
 

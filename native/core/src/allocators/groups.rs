@@ -1,11 +1,11 @@
-//! Groups of equal blocks that may be objects, in any allocator: pools, pages, runs.
+//! Groups of equal blocks that may hold objects, in any allocator: pools, pages, runs.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::spread::spread;
 use crate::allocators::store::Store;
 use std::collections::BTreeMap;
 
-/// Blocks of one size that lie together: the index of their store, and the one that they have there.
+/// Blocks of one size that lie together: the index of their store, the group's index there, and the block size.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     store: u32,
@@ -14,12 +14,12 @@ pub(crate) struct Group {
 }
 
 impl Store {
-    /// Whether it keeps its blocks in such groups.
+    /// Return whether the store keeps its blocks in such groups.
     pub(crate) fn has_groups(&self) -> bool {
         matches!(self, Store::Pools(_) | Store::Mimalloc(_) | Store::Mallocng(_) | Store::Runs(_))
     }
 
-    /// The groups of the store with this index.
+    /// Return the groups of this store, whose index is `store`.
     fn groups(&self, store: u32) -> Vec<Group> {
         let group = |(place, size)| Group { store, place, size };
         match self {
@@ -35,12 +35,13 @@ impl Store {
 }
 
 impl Heaps<'_> {
-    /// The groups of the stores that have some.
+    /// Return the groups of all stores that have groups.
     pub(crate) fn groups(&self) -> Vec<Group> {
         self.stores.iter().zip(0..).flat_map(|(store, index)| store.groups(index)).collect()
     }
 
-    /// Shows the used blocks of a group, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    /// Show each used block of a group as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch
+    /// buffer.
     pub(crate) fn show_group(&self, group: &Group, bytes: &mut Vec<u8>, show: impl FnMut(u64, &[u8])) {
         match &self.stores[group.store as usize] {
             Store::Pools(pools) => pools.show_used(self.space, &pools.pools[group.place], bytes, show),
@@ -52,7 +53,7 @@ impl Heaps<'_> {
     }
 }
 
-/// At most `most` groups of each size of blocks, by size, each with how many it stands for.
+/// Choose at most `most` groups of each block size. Return each with the number of groups that it represents, by size.
 pub(crate) fn spread_by_size(groups: &[Group], most: usize) -> Vec<(&Group, f64)> {
     let mut sizes: BTreeMap<u64, Vec<&Group>> = BTreeMap::new();
     groups.iter().for_each(|group| sizes.entry(group.size).or_default().push(group));

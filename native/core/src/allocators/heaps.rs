@@ -1,4 +1,4 @@
-//! All that hands out blocks of one target.
+//! All stores of blocks of one target.
 
 use crate::allocators::block::{Block, Place};
 use crate::allocators::store::Store;
@@ -8,19 +8,20 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Read at a time.
+/// Bytes that are read at a time.
 const PIECE: u64 = 256 << 10;
-/// Farther apart than heaps of one kind are, and next to nothing of the address space.
+/// The gap at which two ranges of blocks count as separate: wider than the gaps between heaps of one kind, and tiny
+/// against the address space.
 const FAR: u64 = 1 << 32;
 
-/// All that hands out blocks of one target. Where several know an address the first one has it.
+/// The stores of one target, borrowed. If several stores know an address, the first one wins.
 #[derive(Clone, Copy)]
 pub struct Heaps<'a> {
     pub space: &'a Space,
     pub stores: &'a [Store],
 }
 
-/// All allocators of blocks in one target, for its keeper.
+/// The stores of one target, shared.
 #[derive(Clone)]
 pub struct SharedHeaps {
     pub space: Arc<Space>,
@@ -34,7 +35,8 @@ impl SharedHeaps {
 }
 
 impl<'a> Heaps<'a> {
-    /// The used block that holds `address`. Nothing is called more often: one function, with the look-up of pools in it.
+    /// Return the used block that holds `address`. This is the most frequent call: it is one function, with the look-up
+    /// of pools inlined.
     #[inline(never)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Block> {
         for (index, store) in self.stores.iter().enumerate() {
@@ -45,7 +47,8 @@ impl<'a> Heaps<'a> {
         None
     }
 
-    /// The blocks into which words in [start, end) lead, `(address, size)`, each once, the largest first.
+    /// Return the blocks that words in [start, end) point into, as `(address, size)`, each once, largest first; blocks
+    /// in [start, end) are left out.
     pub fn led_to(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let (low, high) = self.bounds();
         let mut found = HashSet::new();
@@ -67,12 +70,12 @@ impl<'a> Heaps<'a> {
         &self.stores[place.store as usize]
     }
 
-    /// The block at a place.
+    /// Return the block at a place.
     pub(crate) fn block_of(&self, place: Place) -> Block {
         self.store_of(place).block_of(place.number).of(place.store)
     }
 
-    /// The lowest and the highest address of a block.
+    /// Return the lowest start and the highest end of all ranges of blocks.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let (mut low, mut high) = (u64::MAX, 0);
         let widen = |start: u64, end: u64| (low, high) = (low.min(start), high.max(end));
@@ -80,8 +83,8 @@ impl<'a> Heaps<'a> {
         (low, high)
     }
 
-    /// The parts of the address space [start, end) where blocks lie, ascending: a few, as what is less than FAR away from
-    /// another one is part of it.
+    /// Return the address ranges [start, end) in which blocks lie, ascending. They are few, because ranges less than
+    /// FAR apart are joined.
     pub(crate) fn spans(&self) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         self.show_stretches(self.stores.iter(), |start, end| all.push((start, end)));
@@ -96,7 +99,7 @@ impl<'a> Heaps<'a> {
         spans
     }
 
-    /// Shows the stretches [start, end) where a type may lie.
+    /// Show the address ranges [start, end) in which a type object may lie.
     pub(crate) fn show_type_ranges(&self, show: impl FnMut(u64, u64)) {
         self.show_stretches(self.stores.iter().filter(|store| store.may_hold_types()), show);
     }
@@ -105,32 +108,32 @@ impl<'a> Heaps<'a> {
         stores.for_each(|store| store.show_stretches(&mut show));
     }
 
-    /// Whether a used block of at least `least` bytes has `address` as far in as a type's object may begin.
+    /// Return whether a used block of at least `least` bytes has `address` where an object may begin in it.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.stores.iter().any(|store| store.holds_object(address, least))
     }
 
-    /// What the program would be given, and the size, of the block between headers at `address`, used or not.
+    /// Return the user address and the size of the block between headers that contains `address`, used or not.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.stores.iter().find_map(|store| store.slot_at(address))
     }
 
-    /// Whether the block at a place lies between headers.
+    /// Return whether the block at a place lies between headers.
     pub(crate) fn has_slots(&self, place: Place) -> bool {
         self.store_of(place).has_slots()
     }
 
-    /// Whether the bytes of the block at a place are never read.
+    /// Return whether the bytes of the block at a place are never read.
     pub(crate) fn is_closed(&self, place: Place) -> bool {
         self.store_of(place).is_closed()
     }
 
-    /// Whether the header of a block begins at `address`.
+    /// Return whether the header of a block begins at `address`.
     pub(crate) fn is_header(&self, address: u64) -> bool {
         self.stores.iter().any(|store| store.header_at(address) == Some(address))
     }
 
-    /// The bytes [start, end) that go back with a block.
+    /// Return the bytes [start, end) that are freed with a block.
     pub(crate) fn own_bytes(&self, block: &Block) -> (u64, u64) {
         let store = self.store_of(block.place);
         store.own_bytes(block.place.number, (block.address, block.end))

@@ -1,4 +1,5 @@
-//! What keeps memory from going back: of some stores any block keeps a whole, of malloc's heaps each its own pages.
+//! What pins free memory: in some stores any used block pins a whole slab, in malloc's heaps it pins only its own
+//! pages.
 
 use crate::allocators::block::Held;
 use crate::allocators::glibc::chunks::Region;
@@ -6,26 +7,26 @@ use crate::allocators::glibc::trim::CHUNK_HEAD;
 use crate::allocators::store::Store;
 use crate::allocators::tally::Tally;
 
-/// A heap whose free pages go back one by one.
+/// A heap whose free pages can be returned one by one.
 #[derive(Clone, Copy)]
 pub(crate) struct Heap<'a>(&'a Region);
 
 impl Heap<'_> {
-    /// So many bytes of a free block stay, from its start on.
+    /// Bytes at the start of a free block that cannot be returned.
     pub(crate) const HEAD: u64 = CHUNK_HEAD;
 
     pub(crate) fn start(&self) -> u64 {
         self.0.stretch.start
     }
 
-    /// Shows what is not free, in order. `trimmed`: whether what is free at the end of the heap goes back too.
+    /// Show the blocks that are not free, in order. `trimmed`: whether the free end of the heap is returned too.
     pub(crate) fn show_held(&self, trimmed: bool, show: impl FnMut(Held)) {
         self.0.show_held(trimmed, show);
     }
 }
 
 impl Store {
-    /// Shows what goes back with the last block in it: [start, end) with the blocks in use there.
+    /// Show each range [start, end) that is returned only when its last block is freed, with the blocks in use there.
     pub(crate) fn show_wholes(&self, mut show: impl FnMut(u64, u64, Tally)) {
         match self {
             Store::Pools(pools) => {
@@ -48,7 +49,7 @@ impl Store {
         }
     }
 
-    /// The heaps whose free pages go back one by one.
+    /// Return the heaps whose free pages can be returned one by one.
     pub(crate) fn heaps(&self) -> Vec<Heap<'_>> {
         match self {
             Store::Chunks(chunks) => chunks.regions.iter().map(Heap).collect(),

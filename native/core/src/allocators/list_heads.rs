@@ -1,11 +1,11 @@
-//! Heads of circular lists, one after the other: malloc's bins, pymalloc's `usedpools`.
+//! Find arrays of heads of circular lists: malloc's bins, pymalloc's `usedpools`.
 
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::words::Words;
 
-/// Runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
-/// Some pairs inside a run may be out of order: damage must not hide the whole.
+/// Return the runs of at least `least` consecutive list heads in [start, end), as `(address of the first pair, pairs)`.
+/// Some pairs inside a run may be broken: damage must not hide the whole run.
 pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec<(u64, usize)> {
     let words = Words::read(space, start, end);
     let mut found = Vec::new();
@@ -15,13 +15,13 @@ pub fn find_list_heads(space: &Space, start: u64, end: u64, least: usize) -> Vec
     found
 }
 
-/// Whether the pair at `index` heads a circular list whose elements link at +16 (next) and +24 (previous).
+/// Return whether the pair at `index` heads a circular list whose elements link at +16 (next) and +24 (previous).
 fn heads_list(space: &Space, words: &Words, index: usize) -> bool {
     let link = |address| words.at(space, address);
     heads(space, words.start + index as u64 * 8, words.words[index], words.words[index + 1], link)
 }
 
-/// The same of the pair at `address` as it is now: a program that runs may have changed its list since all were read.
+/// Do the same with the pair's present words: a running program may have changed the list since all words were read.
 fn heads_list_now(space: &Space, address: u64) -> bool {
     let link = |address| space.word(address).ok();
     let is_head = || Some(heads(space, address, link(address)?, link(address + 8)?, link));
@@ -62,8 +62,9 @@ fn runs_of_heads(space: &Space, words: &Words, parity: usize, least: usize, foun
     }
 }
 
-/// Lists of a run that may be broken: by damage, or one half linked in a process that was stopped inside malloc.
+/// Lists of a run that may be broken: by damage, or half linked because the process was stopped inside malloc.
 const MAX_BROKEN: usize = 24;
 const MAX_BROKEN_TOGETHER: usize = 4;
-/// A thread that is never out of malloc changes one list in ten while its four words are read.
+/// Attempts to read a pair: a thread that is always inside malloc changes one list in ten while its four words are
+/// read.
 const TRIES: usize = 8;

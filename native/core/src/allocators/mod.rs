@@ -1,4 +1,4 @@
-//! Who hands out a target's memory, and which of it is handed out.
+//! Allocators: which memory each has, and which blocks of it are in use.
 #![forbid(unsafe_code)]
 
 pub(crate) mod block;

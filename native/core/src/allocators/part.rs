@@ -1,34 +1,34 @@
-//! What bytes of an allocator are, whichever it is.
+//! Kinds of bytes in an allocator's memory, for all allocators.
 
-/// What bytes of an allocator are.
+/// What a range of an allocator's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Part {
-    /// Blocks that the program has.
+    /// Blocks in use by the program.
     Used,
-    /// Unused blocks.
+    /// Free blocks.
     Free,
     /// Free blocks in a thread's cache.
     Cached,
-    /// Free blocks on their way between threads' caches and where these fill up.
+    /// Free blocks in transfer caches between the threads' caches and the central lists.
     Waiting,
-    /// What is free at the end of a heap that grows there.
+    /// The free end of a heap that grows there.
     Top,
-    /// The allocator's own data.
+    /// The allocator's metadata.
     Header,
-    /// What is left over between blocks.
+    /// Gaps between blocks.
     Padding,
-    /// Bytes of a block in use that nobody asked for.
+    /// Bytes of a used block beyond the requested size.
     Slack,
-    /// Free space in which no block lies, as a whole pool or span.
+    /// Free space without blocks, such as a whole pool or span.
     FreeRun,
-    /// As that, and the kernel may take its pages.
+    /// The same, but the kernel may take its pages at any time (MADV_FREE).
     Muzzy,
-    /// Address space that no block was ever in.
+    /// Address space that was never used for a block.
     Reserved,
-    /// Bytes of another owner in between.
+    /// Bytes in between that belong to another owner.
     Foreign,
-    /// What the walk could not read.
+    /// Bytes that the walk could not read.
     Unexplained,
 }
 
@@ -49,9 +49,9 @@ pub const PARTS: [&str; 13] = [
     "unexplained",
 ];
 
-/// Memory of an allocator beside its blocks too, part by part.
+/// An allocator whose memory can be shown part by part, including its metadata and gaps.
 pub trait Parts {
-    /// Shows, in order, all parts of what begins at `start`; where it ends, None where nothing begins there.
+    /// Show, in order, all parts of what begins at `start`. Return its end, or None if nothing begins there.
     fn show_parts(&self, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64>;
 }
 
@@ -60,7 +60,7 @@ impl Part {
         PARTS[self as usize]
     }
 
-    /// Whether blocks can be handed out of it.
+    /// Return whether the allocator can hand out blocks from this part.
     pub(crate) fn is_free(self) -> bool {
         matches!(self, Part::Free | Part::Cached | Part::Waiting | Part::FreeRun | Part::Muzzy)
     }

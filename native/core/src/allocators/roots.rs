@@ -1,17 +1,18 @@
-//! The roots of maps and trees: arrays in static data with a word for each stretch of addresses, which leads to a table.
+//! Find the roots of maps and trees: arrays in static data with one word for each range of addresses. Each word points
+//! to a table.
 
 use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Roots that are proven at most: each proof reads a whole tree, and hostile data names any number.
+/// The most roots that are proven: each proof reads a whole tree, and hostile data names any number of roots.
 const MAX_ROOTS: usize = 64;
-/// Words that are tried at most, for each range of static data.
+/// The most words that are tried in each range of static data.
 const MAX_TRIED: usize = 1 << 16;
 
-/// A range of static `data` that may have roots of `bytes` bytes, whose index for an address is the address shifted by `shift`;
-/// and the memory, ascending and joined, that has the addresses.
+/// A range of static `data` that may contain a root array of `bytes` bytes. The root's index for an address is the
+/// address shifted right by `shift`. `anonymous` is the memory whose addresses may be looked up, ascending and joined.
 pub(super) struct Place<'a> {
     pub(super) data: (u64, u64),
     pub(super) bytes: u64,
@@ -20,15 +21,16 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Keeps the place of a word that leads to a table, as long as there are few, if a root with the word there lies in the data.
+    /// Record a word at `at` that points to a table, if a root with this word can lie in the data. At most MAX_TRIED
+    /// words are recorded.
     pub(super) fn keep(&self, words: &mut Vec<(u64, u64)>, at: u64, word: u64, is_table: impl Fn(u64) -> bool) {
         if words.len() < MAX_TRIED && is_table(word) && self.has_room(at) {
             words.push((at, word));
         }
     }
 
-    /// The proven roots by the places of words that lead to tables. `upper_bits`: the index of a table, by what it leads to. A
-    /// word at A that leads to the table with index k has its root at A - 8k.
+    /// Return the proven roots for recorded words. `upper_bits` returns the root index of a table, from what the table
+    /// points to. If a word at A points to the table with index k, the root is at A - 8k.
     pub(super) fn roots(
         &self,
         watcher: &dyn Watcher,
@@ -47,11 +49,11 @@ impl Place<'_> {
         proven_roots(watcher, found, is_proven)
     }
 
-    /// Whether a root with a word at `at`, for addresses that are there, would lie in the data.
+    /// Return whether a root that has a word at `at` for some address in `anonymous` would lie in the data.
     fn has_room(&self, at: u64) -> bool {
         let (start, end) = self.data;
         let upper = |address: u64| address >> self.shift;
-        // Some index between these two fits.
+        // The word's index must lie between these two.
         let most = at.saturating_sub(start) / 8;
         let least = (at + self.bytes).saturating_sub(end).div_ceil(8);
         let place = self.anonymous.partition_point(|(_, last)| upper(last - 1) < least);
@@ -59,7 +61,8 @@ impl Place<'_> {
     }
 }
 
-/// The roots among `named` that are proven, ascending; of too many only those that most words name are asked.
+/// Return the roots in `named` that are proven, ascending. If there are too many, only those named by the most words
+/// are tried.
 fn proven_roots(
     watcher: &dyn Watcher,
     mut named: Vec<u64>,

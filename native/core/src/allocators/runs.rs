@@ -1,4 +1,4 @@
-//! Runs of equal blocks: slabs, spans, groups; a large block is a run of one.
+//! Runs of equal blocks: slabs, spans, groups. A large block is a run of one.
 
 use crate::allocators::block::Cell;
 use crate::allocators::part::Part;
@@ -7,7 +7,7 @@ use crate::bits::{self, Bits};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::space::Space;
 
-/// `count` blocks without a gap, one each `stride` bytes from `start` on.
+/// `count` blocks without gaps, at every `stride` bytes from `start` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub start: u64,
@@ -25,11 +25,11 @@ impl Run {
     }
 }
 
-/// So much is read at once, and of a block at most.
+/// The most bytes that are read at once, and of one block.
 const WINDOW: u64 = 256 << 10;
 
-/// Shows the used blocks of a run, each with its number there and its first bytes; what cannot be read is zeros. `used`: a
-/// bit for each; `bytes` is scratch.
+/// Show each used block of a run as its number there and its first bytes; unreadable bytes are zeros. Return the number
+/// of unreadable bytes. `used` has one bit for each block; `bytes` is a scratch buffer.
 pub(crate) fn show_equal(
     space: &Space,
     run: &Run,
@@ -55,7 +55,7 @@ pub(crate) fn show_equal(
     unread
 }
 
-/// The runs of one allocator, ascending and disjoint, and which of their blocks are used.
+/// The runs of one allocator, ascending and disjoint, with a bit for each used block.
 pub struct Runs {
     pub(crate) runs: Vec<Run>,
     /// The number of each run's first block, a multiple of 64.
@@ -64,11 +64,12 @@ pub struct Runs {
     numbers: u64,
 }
 
-/// As far into a block as an object may begin.
+/// The farthest place in a block, in bytes, at which an object may begin.
 const OBJECT_AT: u64 = 80;
 
 impl Runs {
-    /// Each run with its used blocks, a bit for each. An error for runs that overlap, or are too many to number.
+    /// Make a store of runs, each with a bit for each used block. Fails for runs that overlap and for too many blocks
+    /// to number.
     pub fn new(mut runs: Vec<(Run, Vec<u64>)>) -> Result<Runs> {
         runs.sort_unstable_by_key(|(run, _)| run.start);
         let fits = |run: &Run| {
@@ -103,7 +104,7 @@ impl Runs {
         self.runs.get(place).is_some_and(|run| run.start <= address).then_some(place)
     }
 
-    /// The used block that holds `address`.
+    /// Return the used block that holds `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let place = self.run_at(address)?;
@@ -123,7 +124,7 @@ impl Runs {
         self.firsts.get(place).copied().unwrap_or(self.numbers)
     }
 
-    /// Takes a block out of those that are used.
+    /// Mark a block as not used.
     pub(crate) fn clear(&mut self, number: u64) {
         self.used.clear(number);
     }
@@ -132,7 +133,7 @@ impl Runs {
         self.used.words()
     }
 
-    /// The words of a run's used blocks.
+    /// Return the words of used bits of a run.
     pub(crate) fn used_of(&self, place: usize) -> &[u64] {
         let first = (self.firsts[place] / 64) as usize;
         &self.used.words()[first..first + self.runs[place].count.div_ceil(64) as usize]
@@ -142,7 +143,7 @@ impl Runs {
         self.used_of(place).iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Shows the blocks of a run in order, neighbours that are alike together.
+    /// Show the blocks of a run in order, as used and free ranges.
     pub(crate) fn show_parts(&self, place: usize, mut show: impl FnMut(u64, u64, Part)) {
         let (run, used) = (&self.runs[place], self.used_of(place));
         let mut from = 0;
@@ -154,7 +155,8 @@ impl Runs {
         }
     }
 
-    /// Adds [start, end) of some blocks of a run, a bit for each, to ascending ranges; neighbours together.
+    /// Append [start, end) of some of a run's blocks, one bit for each, to ascending ranges. Adjacent blocks are
+    /// joined.
     pub(crate) fn add_ranges(&self, place: usize, words: &[u64], found: &mut Vec<(u64, u64)>) {
         let run = &self.runs[place];
         for number in bits::members(words) {
@@ -171,13 +173,13 @@ impl Runs {
         sum
     }
 
-    /// Shows the used blocks of a run, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    /// Show each used block of a run as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch buffer.
     pub(crate) fn show_used(&self, space: &Space, place: usize, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
         let run = &self.runs[place];
         show_equal(space, run, self.used_of(place), bytes, |number, head| show(run.block(number), head));
     }
 
-    /// Whether a used block of at least `least` bytes has `address` at its start or up to 80 bytes in.
+    /// Return whether a used block of at least `least` bytes begins at `address` or at most 80 bytes before it.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address).is_some_and(|block| address - block.address <= OBJECT_AT && block.size >= least)
     }

@@ -1,4 +1,4 @@
-//! A sample of the used blocks that may be objects, spread over all of each size.
+//! A sample of the used blocks that may be objects, spread over all blocks of each size.
 
 use crate::allocators::glibc::chunks::{Chunks, State, CHUNK_HEADER};
 use crate::allocators::groups::spread_by_size;
@@ -9,19 +9,19 @@ use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
-/// Blocks of malloc of this size and below, as pymalloc's are.
+/// The largest block that is sampled: malloc's chunk for pymalloc's largest request.
 const LARGEST: u64 = 512 + 2 * CHUNK_HEADER;
 const CHUNKS_OF_A_SIZE: usize = 512;
 
-/// A used block: its bytes, its size with what its allocator needs, and for how many blocks it stands.
+/// A used block of the sample: its bytes, its size with the allocator's overhead, and how many blocks it represents.
 pub(crate) struct Block<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) size: u64,
     pub(crate) weight: f64,
 }
 
-/// Shows the used blocks of at most `most` groups of each size, or of chunks of each size, whichever come first among the
-/// stores.
+/// Show a sample of used blocks: at most `most` groups of each size, or a sample of malloc's chunks of each size. The
+/// first store that has either is used.
 pub(crate) fn visit_sample(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -58,7 +58,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     for (units, sample) in sizes.iter().enumerate().skip(2) {
         watcher.check()?;
         let (size, weight) = (units as u64 * CHUNK_HEADER, sample.weight());
-        // A chunk's last eight bytes are the next one's prev_size.
+        // A chunk's last eight bytes are the next chunk's prev_size.
         let block = &mut bytes[..size as usize - 8];
         for (chunk, _) in &sample.kept {
             let got = space.fill(chunk + CHUNK_HEADER, block);
@@ -68,7 +68,7 @@ fn visit_chunks(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, mut visit
     Ok(())
 }
 
-/// One in a power of two of what is offered, spread over all of it, but not evenly.
+/// A sample of offered blocks: one in a power of two, spread over all of them, but not evenly.
 #[derive(Default)]
 struct Sample {
     kept: Vec<(u64, u64)>,

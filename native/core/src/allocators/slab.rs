@@ -1,9 +1,9 @@
-//! Slabs: memory that holds blocks of one size, and goes back only as a whole.
+//! Slabs: memory for blocks of one size that is returned only as a whole.
 
-/// A slab [start, end) of the allocator with the number `root` among several. Blocks may move to other slabs of the same
-/// `keeper` (an arena, a thread's heap) and `size`. `room`: how many blocks fit; `live`: how many are used, or cannot move.
-/// `waiting`: of these, how many are free in caches that nothing empties. A block that moves takes the place of one of them, and
-/// its old place may wait there afterwards.
+/// A slab [start, end) of the allocator with the number `root` among several. Its blocks may move to other slabs of the
+/// same `keeper` (an arena or a thread's heap) and `size`. `room` is the number of blocks that fit; `live` the number
+/// that are used or cannot move; `waiting` the number of these that are free in caches that nothing empties. A block
+/// that moves takes the place of a waiting one, and its old place may wait afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSlab {
     pub root: u32,

@@ -1,16 +1,17 @@
-//! A sample, spread over all that there is.
+//! Choose a sample that is spread over everything.
 //!
-//! Never each second or fourth one: a program that makes objects of two types in turn has pools of the two in turn, and
-//! such a sample would have one of them only.
+//! The sample never takes every second or fourth item. A program that makes objects of two types in turn has pools of
+//! the two types in turn, and such a sample would contain only one type.
 
-/// A number that shows nothing of the one it is made of (the last steps of SplitMix64).
+/// Hash a number so that the result shows no pattern of the input (the last steps of SplitMix64).
 pub(crate) fn mixed(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
 }
 
-/// At most `most` of `all`, one of each of as many equal parts, each with how many it stands for.
+/// Choose at most `most` of `all`: one from each of as many equal parts. Return each with the number of items that it
+/// represents.
 pub(crate) fn spread<'a, T>(all: &[&'a T], most: usize) -> Vec<(&'a T, f64)> {
     let taken = all.len().min(most);
     let weight = all.len() as f64 / taken.max(1) as f64;
@@ -25,7 +26,7 @@ pub(crate) fn spread<'a, T>(all: &[&'a T], most: usize) -> Vec<(&'a T, f64)> {
 mod tests {
     use super::{mixed, spread};
 
-    /// Of kinds that follow each other in turn each has its share, whatever the period.
+    /// When kinds of items alternate, each kind gets its share, whatever the period.
     #[test]
     fn shares_of_kinds_in_turn() {
         for period in 2..9 {

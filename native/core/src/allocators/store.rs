@@ -1,7 +1,7 @@
-//! All allocators of blocks under one interface: numbers of blocks, where each is, which are used.
+//! All allocators under one interface: numbers of blocks, where each block is, which blocks are used.
 //!
-//! Whoever works on blocks, outside of this folder, knows places and numbers, and no kind. A kind is chosen once a job, a
-//! group or a question, never a block of a walk.
+//! Code outside this folder sees places and numbers, never the kind of allocator. The kind is matched once for a job, a
+//! group or a query, never for each block of a walk.
 
 use crate::allocators::block::Cell;
 use crate::allocators::claimed::Claimed;
@@ -17,10 +17,10 @@ use crate::allocators::tally::Tally;
 use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
 
-/// No allocator has sizes that are closer to each other.
+/// The step between two block sizes is at least this in every allocator.
 const LEAST_STEP: u64 = 32;
 
-/// What hands out blocks, each with a number of its own.
+/// An allocator's memory; each block in it has a number.
 #[derive(Clone)]
 pub enum Store {
     Pools(Arc<Pools>),
@@ -30,12 +30,12 @@ pub enum Store {
     Chunks(Arc<Chunks>),
     Mapped(Arc<Mapped>),
     Runs(Arc<Runs>),
-    /// Memory that is not walked, by what objects' own fields say.
+    /// Memory that is not walked. Its blocks are known from fields of objects.
     Claimed(Arc<Claimed>),
 }
 
 impl Store {
-    /// What it is called where answers are taken apart by stores.
+    /// Return the name under which answers list this store.
     pub fn name(&self) -> &'static str {
         match self {
             Store::Pools(_) => "pools",
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// The numbers of blocks are below this.
+    /// Return a number above the numbers of all blocks.
     pub(crate) fn block_numbers(&self) -> u64 {
         match self {
             Store::Pools(pools) => pools.block_numbers(),
@@ -64,7 +64,8 @@ impl Store {
         }
     }
 
-    /// The used block that holds `address`; where it takes a walk to know which are used, one that ever was.
+    /// Return the used block that holds `address`. In a store whose used blocks only a walk finds, the block may be
+    /// free.
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         match self {
@@ -79,8 +80,8 @@ impl Store {
         }
     }
 
-    /// The number that a block has which the program was given at `address`, if one is there; None also where that takes
-    /// as long as to look for the block.
+    /// Return the number of the block whose user address is `address`. None if there is none, and also if this takes as
+    /// long as finding the block.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         match self {
@@ -89,7 +90,7 @@ impl Store {
         }
     }
 
-    /// The block with this number, which must be one that was given out.
+    /// Return the block with this number. The number must come from this store.
     pub(crate) fn block_of(&self, number: u64) -> Cell {
         match self {
             Store::Pools(pools) => pools.block_of(number),
@@ -103,12 +104,12 @@ impl Store {
         }
     }
 
-    /// Whether it takes a walk to know which blocks are used.
+    /// Return whether only a walk finds out which blocks are used.
     pub(crate) fn is_told_by_walk(&self) -> bool {
         matches!(self, Store::Pools(_))
     }
 
-    /// The used blocks; none where it takes a walk to know them.
+    /// Return the count and bytes of used blocks; zero if only a walk finds them.
     pub(crate) fn used(&self) -> Tally {
         match self {
             Store::Pools(_) => Tally::default(),
@@ -122,7 +123,7 @@ impl Store {
         }
     }
 
-    /// Shows the used blocks as bits by number, 64 at a time; none where it takes a walk to know them.
+    /// Show the used blocks as bits by number, 64 at a time; none if only a walk finds them.
     pub(crate) fn show_words(&self, mut show: impl FnMut(u64)) {
         let all = |count: usize| (0..count).step_by(64).map(move |from| u64::MAX >> (64 - (count - from).min(64)));
         match self {
@@ -137,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Shows every used block, ascending; none where it takes a walk to know them.
+    /// Show every used block, ascending; none if only a walk finds them.
     pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
         let all = |count: usize| (0..count as u64).map(|number| self.block_of(number));
         match self {
@@ -152,7 +153,7 @@ impl Store {
         }
     }
 
-    /// Shows the sizes of the used blocks, ascending by number, as `(size, how many)`. `count` tells how many used blocks
+    /// Show the sizes of the used blocks as `(size, count)`, ascending by number. `count` returns how many used blocks
     /// have numbers in [from, to).
     pub(crate) fn show_sizes(&self, count: impl Fn(u64, u64) -> u64, mut show: impl FnMut(u64, u64)) {
         match self {
@@ -163,7 +164,7 @@ impl Store {
         }
     }
 
-    /// Shows the stretches [start, end) in which all blocks lie.
+    /// Show the ranges [start, end) that contain all blocks.
     pub(crate) fn show_stretches(&self, mut show: impl FnMut(u64, u64)) {
         match self {
             Store::Pools(pools) => pools.arenas.iter().for_each(|arena| show(arena.address, arena.end)),
@@ -179,8 +180,8 @@ impl Store {
         }
     }
 
-    /// Shows, in order, all parts of what begins at `start` (a region, an arena, a segment, a run); where it ends, None where
-    /// nothing begins there.
+    /// Show, in order, all parts of what begins at `start` (a region, an arena, a segment, a run). Return its end, or
+    /// None if nothing begins there.
     pub(crate) fn show_parts(&self, space: &Space, start: u64, show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         match self {
             Store::Pools(pools) => {
@@ -210,12 +211,13 @@ impl Store {
         }
     }
 
-    /// Whether its blocks may be types: those are large, and come from the allocator of large blocks.
+    /// Return whether type objects may lie in this store: they are large, so they come from the allocator of large
+    /// blocks.
     pub(crate) fn may_hold_types(&self) -> bool {
         !matches!(self, Store::Pools(_) | Store::Mapped(_))
     }
 
-    /// Whether a used block of at least `least` bytes has `address` as far in as a type's object may begin.
+    /// Return whether a used block of at least `least` bytes has `address` where an object may begin in it.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         match self {
             Store::Pools(_) | Store::Mapped(_) => false,
@@ -228,9 +230,9 @@ impl Store {
         }
     }
 
-    /// Whether a block with `usable` bytes may be what somebody was given who asked for `bytes`.
+    /// Return whether a request for `bytes` bytes may have got a block with `usable` bytes.
     pub(crate) fn may_be_given(&self, usable: u64, bytes: u64, page: u64) -> bool {
-        // As far as the sizes of other allocators lie apart.
+        // At most the step between two sizes of the other allocators.
         let added = match self {
             Store::Chunks(_) => return crate::allocators::glibc::chunks::may_be_given(usable, bytes),
             Store::Mapped(_) => page,
@@ -241,8 +243,8 @@ impl Store {
         bytes <= usable && usable - bytes < added + LEAST_STEP
     }
 
-    /// The least and the most bytes that somebody asked for who was given a block with `usable` bytes; if not `with_rest`,
-    /// as long as it was not given what was too little for a block of its own besides.
+    /// Return the least and the most bytes that a request may have had which got a block with `usable` bytes. With
+    /// `with_rest`, the block may also contain a remainder that was too small for a block of its own.
     pub(crate) fn requests(&self, usable: u64, page: u64, with_rest: bool) -> (u64, u64) {
         use crate::allocators::glibc::chunks::{GRAIN, SMALLEST};
         let step = match self {
@@ -257,18 +259,18 @@ impl Store {
         (usable.saturating_sub(step) + 1, usable)
     }
 
-    /// Whether the bytes of its blocks are never read.
+    /// Return whether the bytes of the store's blocks are never read.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Store::Claimed(claimed) if claimed.closed)
     }
 
-    /// Whether its blocks lie between headers, without a gap, each with its size.
+    /// Return whether blocks lie between headers without gaps, so that each header gives a size.
     pub(crate) fn has_slots(&self) -> bool {
         matches!(self, Store::Chunks(_))
     }
 
-    /// What a block's header at or before `address` makes of the bytes there, used or not: what the program would be given,
-    /// and the size. Only of those that put headers between blocks.
+    /// Return the user address and the size of the block that contains `address`, by the block headers, used or not.
+    /// None for allocators without headers between blocks.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         match self {
             Store::Chunks(chunks) => chunks.slot_at(address),
@@ -276,7 +278,7 @@ impl Store {
         }
     }
 
-    /// Where the header of the block begins that `slot_at` finds.
+    /// Return the start of the header of the block that `slot_at` finds.
     pub(crate) fn header_at(&self, address: u64) -> Option<u64> {
         match self {
             Store::Chunks(chunks) => chunks.locate(address).map(|(start, ..)| start),
@@ -284,7 +286,8 @@ impl Store {
         }
     }
 
-    /// The bytes [start, end) that go back with a block whose own are `bytes`: a mapping goes as a whole.
+    /// Return the bytes [start, end) that are freed with a block whose own bytes are `bytes`: a mapping is freed as a
+    /// whole.
     pub(crate) fn own_bytes(&self, number: u64, bytes: (u64, u64)) -> (u64, u64) {
         match self {
             Store::Mapped(mapped) => mapped.chunks[number as usize],
@@ -294,7 +297,7 @@ impl Store {
     }
 }
 
-/// Shows the range that begins at `start`, which is one used block.
+/// Show the range that begins at `start` as one used block. Return its end.
 fn show_whole(ranges: &[(u64, u64)], start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
     let place = ranges.binary_search_by_key(&start, |range| range.0).ok()?;
     show(start, ranges[place].1, Part::Used);

@@ -1,6 +1,6 @@
-//! Blocks and their bytes, counted.
+//! A count of blocks and their bytes.
 
-/// Blocks and bytes of one kind.
+/// The count and the bytes of blocks of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,

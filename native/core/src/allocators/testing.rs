@@ -1,4 +1,4 @@
-//! Blocks of tests, each of which leads to the next one.
+//! Blocks for tests, each of which points to the next one.
 
 use super::claimed::Claimed;
 use super::store::Store;
@@ -6,10 +6,10 @@ use gdbheap_access::machine::Machine;
 use gdbheap_access::memory::space::{Source, Space};
 use std::sync::Arc;
 
-/// Where the first block begins.
+/// The address of the first block.
 pub(crate) const START: u64 = 0x10000;
 
-/// Blocks of `size` bytes; the address of the next one lies at `link` in each, all else is zero.
+/// Blocks of `size` bytes. Each has the address of the next one at offset `link`; all else is zero.
 struct Linked {
     size: u64,
     link: u64,
@@ -27,7 +27,7 @@ impl Source for Linked {
     }
 }
 
-/// The memory of so many `blocks` from START on, and a store that has handed out those from the number `first` on.
+/// Return memory of `blocks` blocks from START on, and a store whose used blocks are those from number `first` on.
 pub(crate) fn linked(size: u64, link: u64, blocks: u64, first: u64) -> (Space, [Store; 1]) {
     let machine = Machine::new(8, 4096, 1 << 47, u64::MAX).expect("a machine");
     let source = Box::new(Linked { size, link });

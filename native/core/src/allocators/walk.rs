@@ -1,4 +1,4 @@
-//! The one walk over the used blocks of all stores, on all cores.
+//! The only walk over the used blocks of all stores, on all cores.
 
 use crate::allocators::block::{Block, Cell, GroupBits, Place, MAX_IN_GROUP};
 use crate::allocators::claimed::Claimed;
@@ -25,9 +25,10 @@ const GROUPS_IN_JOB: usize = 256;
 const PLACES_IN_JOB: usize = 4 << 10;
 const WINDOW: u64 = 256 << 10;
 
-/// A part of the heaps that one worker walks: of the store's part (a region of chunks) all that begins in [from, to).
+/// A part of the heaps that one worker walks: everything in the store's part (a region of chunks) that begins in [from,
+/// to).
 pub(crate) struct Job {
-    /// Its first block that is possible.
+    /// The lowest place that a block of this job can have.
     pub(crate) first: Place,
     part: usize,
     from: u64,
@@ -44,7 +45,8 @@ impl Job {
     }
 }
 
-/// Jobs that together visit every used block of some stores once, and the bytes that they report as done.
+/// Jobs that together visit every used block of some stores once; `total` is the sum of what they report as progress,
+/// in bytes.
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) jobs: Vec<Job>,
@@ -52,7 +54,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Things by their index, a fixed number a job; `first`: the number of the first block of one.
+    /// Add jobs for `count` items by index, `each` per job. `first` returns the number of an item's first block.
     fn add(&mut self, store: u32, (count, each): (usize, usize), first: impl Fn(usize) -> u64) {
         let job = |from: usize| {
             let (first, to) = (Place { store, number: first(from) }, (from + each).min(count));
@@ -70,7 +72,7 @@ impl Jobs {
         self.total += pools.arenas.iter().map(|arena| arena.carved.saturating_sub(arena.address)).sum::<u64>();
     }
 
-    /// The chunks of one region.
+    /// Add jobs for the chunks of one region.
     pub(crate) fn add_region(&mut self, store: u32, chunks: &Chunks, part: usize) {
         let region = &chunks.regions[part];
         let (start, end) = (region.stretch.start, region.stretch.end);
@@ -113,7 +115,7 @@ impl Heaps<'_> {
         self.jobs_of(|_| true)
     }
 
-    /// Those of the stores that are wanted.
+    /// Return jobs for the stores that `wanted` accepts.
     pub(crate) fn jobs_of(&self, wanted: impl Fn(&Store) -> bool) -> Jobs {
         let mut jobs = Jobs::default();
         let stores = self.stores.iter().zip(0..).filter(|(store, _)| wanted(store));
@@ -122,41 +124,44 @@ impl Heaps<'_> {
     }
 }
 
-/// Whoever is shown the used blocks that may hold an object.
+/// A visitor of the used blocks that may hold an object.
 pub(crate) trait Visitor {
-    /// Whether all used blocks are wanted, also those that cannot hold an object, and how many bytes of each at most.
+    /// Whether to visit all used blocks, including those that cannot hold an object. HEAD is the most bytes shown of
+    /// each.
     const ALL: bool = false;
     const HEAD: usize = HEAD_BYTES;
 
-    /// Whether a block between headers, of this size, is worth reading.
+    /// Return whether a block between headers of this size should be read.
     #[inline(always)]
     fn wants(&self, _size: u64) -> bool {
         true
     }
 
-    /// A used block, and its first bytes. True if it holds an object.
+    /// Visit a used block and its first bytes. Return true if it holds an object.
     fn block(&mut self, block: Block, head: &[u8]) -> bool;
 
-    /// One of a group that is told of as a whole once all of it was shown; here `head` is all of the block.
+    /// Visit a block of a group; `head` is the whole block. `group` is called once all blocks of the group were
+    /// visited.
     #[inline(always)]
     fn block_of_group(&mut self, block: Block, head: &[u8]) -> bool {
         self.block(block, head)
     }
 
-    /// A used block among those that hold no objects; only where all blocks are wanted.
+    /// Visit a used block that cannot hold an object. Called only if ALL.
     #[inline(always)]
     fn plain_block(&mut self, _block: Block, _head: &[u8]) {}
 
-    /// So many bytes of blocks could not be read, and are shown as zeros.
+    /// Called with a number of bytes of blocks that could not be read and were shown as zeros.
     #[inline(always)]
     fn unread(&mut self, _bytes: u64) {}
 
-    /// All of a group has been shown. Its blocks have `size` bytes and are numbered from `first`; only their bits count.
+    /// Called after all blocks of a group were visited. They have `size` bytes and are numbered from `first`; only bits
+    /// of its blocks are valid.
     #[inline(always)]
     fn group(&mut self, _first: Place, _size: u64, _used: &GroupBits, _objects: &GroupBits) {}
 }
 
-/// A worker's walk: what it reads with.
+/// One worker's walk, with its read buffer.
 pub(crate) struct Walk<'a> {
     heaps: Heaps<'a>,
     bytes: Vec<u8>,
@@ -167,7 +172,8 @@ impl<'a> Walk<'a> {
         Walk { heaps, bytes: Vec::new() }
     }
 
-    /// Shows the used blocks of a job. Where the first bytes of chunks were kept, only chunks that may hold an object.
+    /// Show the used blocks of a job. If the first bytes of chunks were saved, only chunks that may hold an object are
+    /// shown.
     pub(crate) fn run(&mut self, job: &Job, control: &Control, visitor: &mut impl Visitor) -> Result<(), Cancelled> {
         match &self.heaps.stores[job.store()] {
             Store::Pools(pools) => job.range().try_for_each(|arena| self.arena(job, pools, arena, control, visitor)),
@@ -382,9 +388,9 @@ fn show_pool(pools: &Pools, first: Place, pool: &Pool, bytes: &[u8], visitor: &m
     visitor.group(first, size, &used, &objects);
 }
 
-/// Where the blocks of malloc's arenas are asked for by themselves.
+/// Queries about the chunks of malloc's arenas alone.
 impl Heaps<'_> {
-    /// Jobs that visit the used chunks of the regions that are wanted.
+    /// Return jobs that visit the used chunks of the wanted regions.
     pub(crate) fn chunk_jobs(&self, wanted: &Wanted) -> Jobs {
         let mut jobs = Jobs::default();
         for (store, index) in self.stores.iter().zip(0..) {
@@ -394,7 +400,7 @@ impl Heaps<'_> {
         jobs
     }
 
-    /// A used block as it is listed among chunks; None where it is no chunk of an arena.
+    /// Return a used block as a row of the list of chunks; None if it is not a chunk of an arena.
     pub(crate) fn listed(&self, block: &Block) -> Option<Listed> {
         let Store::Chunks(chunks) = self.store_of(block.place) else { return None };
         let arena = chunks.region_of_number(block.place.number).stretch.arena;

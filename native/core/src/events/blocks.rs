@@ -2,12 +2,13 @@
 
 use super::room::{AddressTable, Room, Table};
 
-/// So many tables: one that grows has its old and its new entries at once, which is little of the whole.
+/// The number of tables: a table that grows has its old and its new entries at once, which is then a small part of the
+/// whole.
 const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);
 
-/// Other bits than those that a table finds its entry by.
+/// Return the table of an address, by other bits than those by which a table finds its entry.
 #[inline(always)]
 fn table_of(address: u64) -> usize {
     ((address >> 4) ^ (address >> 11) ^ (address >> 20)) as usize % TABLES
@@ -18,7 +19,7 @@ impl<'a, V> Blocks<'a, V> {
         Blocks(std::array::from_fn(|_| Table::new(room)))
     }
 
-    /// Returns what was there; nothing is put in where there is no room.
+    /// Insert a block and return the previous one at this address. Without room nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, address: u64, block: V) -> Option<V> {
         self.0[table_of(address)].insert(address, block)

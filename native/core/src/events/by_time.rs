@@ -1,4 +1,4 @@
-//! Stages of several threads as one course of events: each call has its time.
+//! Merge the stages of several threads into one sequence of events, by the time of each call.
 
 use super::room::{Claim, Room};
 use gdbheap_access::error::Result;
@@ -7,27 +7,27 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
-/// Events that are read before somebody looks whether the work is to go on: those of a few stages.
+/// Events that are read between two checks for cancellation: those of a few stages.
 const UNWATCHED: u64 = 1 << 20;
 
 /// A stage that was read up to some place.
 struct Open<'a> {
     stage: Vec<u8>,
-    /// Of its memory.
+    /// The claim for the stage's memory.
     _claim: Claim<'a>,
     at: usize,
     last: Last,
-    /// Whose calls come next there.
+    /// The thread whose calls come next.
     thread: u32,
-    /// What comes next there: it was read to know its time.
+    /// The next event, if it was read already to know its time.
     next: Option<Event>,
-    /// Where the content of the last event is that has one.
+    /// The range of the content of the last event that has content.
     content: Range<usize>,
     is_whole: bool,
 }
 
 impl<'a> Open<'a> {
-    /// None where there is no room for it.
+    /// Open a stage; None if there is no room for it.
     fn new(stage: Vec<u8>, room: &'a Room) -> Option<Open<'a>> {
         let mut claim = Claim::new(room);
         let fits = claim.take(stage.capacity() as u64);
@@ -57,17 +57,17 @@ impl<'a> Open<'a> {
     }
 }
 
-/// Stages that overlap in time, which are read side by side.
+/// Stages that overlap in time and are read side by side.
 struct Course<'a, V> {
     room: &'a Room,
     open: Vec<Option<Open<'a>>>,
-    /// When the next call of each was made.
+    /// The time of each stage's next call.
     order: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Calls of realloc that are being made, by the block that each gives back in its middle, and where they are next.
+    /// Calls of realloc in progress: the old block that each frees, and the index of its stage.
     moving: HashMap<u64, usize>,
     thread: u32,
     is_whole: bool,
-    /// Events that were read.
+    /// The number of events that were read.
     read: u64,
     /// Whether `visit` wants more.
     is_wanted: bool,
@@ -84,7 +84,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.order.push(Reverse((tick, place)));
     }
 
-    /// Shows an event that was read at this place.
+    /// Show an event that was read from the stage with this index.
     fn show(&mut self, place: usize, event: Event) {
         let Some(stage) = &self.open[place] else { return };
         let (thread, content) = (stage.thread, stage.stage.get(stage.content.clone()).unwrap_or_default());
@@ -97,7 +97,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         self.is_wanted = self.is_wanted && (self.visit)(event, content);
     }
 
-    /// Shows what one stage has up to this time; returns when its next call was made, None at the end.
+    /// Show a stage's events up to this time. Return the time of its next call, or None at the end.
     fn follow(&mut self, place: usize, until: u64) -> Option<u64> {
         while self.is_wanted {
             let stage = self.open[place].as_mut()?;
@@ -113,7 +113,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                     return Some(ticks);
                 }
                 Event::Tick { .. } => {
-                    // Two times are those of the beginning and the end of a call.
+                    // Two times are the beginning and the end of one call.
                     let end = stage.read()?;
                     let Event::Tick { ticks } = end else {
                         stage.next = Some(end);
@@ -126,7 +126,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
                         return Some(ticks);
                     }
                 }
-                // Of a block that the stage before gave: other threads' calls have come since.
+                // This size belongs to a block of the stage before; other threads' calls have come since.
                 Event::Usable { .. } if stage.last.ticks == 0 => {}
                 event => {
                     if let (Event::Realloc { old, .. }, false) = (event, self.moving.is_empty()) {
@@ -140,7 +140,7 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
         None
     }
 
-    /// Somebody is given a block that a call of realloc has given back, which is still being made.
+    /// Show a pending realloc first whose old block is being given to another call.
     fn make_room(&mut self, block: u64) {
         if self.moving.is_empty() {
             return;
@@ -153,8 +153,8 @@ impl<V: FnMut(Event, &[u8]) -> bool> Course<'_, V> {
     }
 }
 
-/// Shows the events of stages whose first calls were made at these ticks, as long as `visit` wants more; `unpack` gives a stage,
-/// None where it is damaged; `attend` says whether the work is to go on. Returns whether all were whole.
+/// Show the events of stages as long as `visit` wants more. `ticks`: the times of their first calls. `unpack` returns a
+/// stage, None if it is damaged. `attend` fails if the work is to stop. Return whether all stages were whole.
 pub(super) fn show(
     ticks: &[u64],
     room: &Room,
@@ -214,7 +214,8 @@ mod tests {
         bytes
     }
 
-    /// Calls of several threads, in stages of several sizes, come in the order of their times, each as its thread's own.
+    /// Calls of several threads, in stages of several sizes, come in the order of their times, each with its own
+    /// thread.
     #[test]
     fn calls_come_in_the_order_of_time() {
         for seed in 1..50u64 {
@@ -259,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Of a call of realloc that moves a block, the old place is free for others before the call has returned.
+    /// When realloc moves a block, others may get the old place before the call has returned.
     #[test]
     fn a_block_is_given_back_in_the_middle_of_a_call() {
         let tick = |ticks| Event::Tick { ticks };

@@ -1,4 +1,4 @@
-//! A log keeps each stage as a frame that is compressed by itself.
+//! A log keeps each stage as a separately compressed frame.
 
 use super::by_time;
 use super::room::Room;
@@ -13,11 +13,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{sync_channel, SyncSender};
 
-/// The fastest that is worth it: a recorder's stages come at 100 MB a second.
+/// The fastest zstd level that is worth it: a recorder produces stages at 100 MB a second.
 const LEVEL: i32 = 1;
 
-/// Where a stage is in a log's file, and its bytes there. `tick`: of its first call, where each thread has stages of its own
-/// and calls are ordered by time; 0 where stages follow one another.
+/// The place of a stage in a log's file, and its compressed size. `tick`: the time of its first call, if each thread
+/// has its own stages and calls are ordered by time; 0 if stages follow one another.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     pub offset: u64,
@@ -25,7 +25,7 @@ pub struct Frame {
     pub tick: u64,
 }
 
-/// When the first call of a stage was made; 0 where its calls have no times.
+/// Return the time of a stage's first call; 0 if its calls have no times.
 pub fn first_tick(stage: &[u8]) -> u64 {
     let mut reader = Reader::new(stage);
     while let Ok(Some(event)) = reader.next_event() {
@@ -39,7 +39,7 @@ pub fn first_tick(stage: &[u8]) -> u64 {
     0
 }
 
-/// A stage as a frame, without what comes after its last event: zero bytes, or events of a stage that was there before.
+/// Compress a stage as a frame, without what follows its last event: zero bytes, or events of an earlier stage.
 pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader::new(stage);
     let mut rest = stage.len();
@@ -49,7 +49,7 @@ pub fn pack(stage: &[u8]) -> Result<Vec<u8>> {
     zstd::bulk::compress(&stage[..stage.len() - rest], LEVEL).map_err(|_| Error::Memory("no room to compress a stage"))
 }
 
-/// The calls that still wait in a recorder's header, as a stage; empty without any.
+/// Return the calls that still wait in a recorder's header, as a stage; empty if there are none.
 pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     let word = |at: usize| u64_at(bytes, at);
     let count = word(header::word::WAITING * 8).min(header::MAX_WAITING as u64) as usize;
@@ -69,24 +69,24 @@ pub fn waiting_stage(bytes: &[u8]) -> Vec<u8> {
     stage
 }
 
-/// The stages of one process; `room`: the memory that may be taken for what they claim.
+/// The stages of one process. `room`: the memory that may be taken for what they claim.
 pub struct Stages<'a> {
     pub file: &'a File,
     pub frames: &'a [Frame],
     pub room: &'a Room,
 }
 
-/// Stages that may wait for whoever is shown their events.
+/// The most unpacked stages that wait to be shown.
 const AHEAD: usize = 3;
 
 impl Stages<'_> {
-    /// Shows every event, until the end or until one is damaged; returns whether all were whole. Another thread reads and
-    /// unpacks the stages that come next; the watcher hears how many bytes of the log were shown.
+    /// Show every event, until the end or until a stage is damaged. Return whether all were whole. Another thread reads
+    /// and unpacks the next stages; the watcher is told how many bytes of the log were shown.
     pub fn show(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event)) -> Result<bool> {
         self.show_all(watcher, |event, _content| visit(event))
     }
 
-    /// The same with what stacks, code objects and loaded objects say.
+    /// Show the same, with the contents of stacks, code objects and loaded objects.
     pub fn show_all(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8])) -> Result<bool> {
         self.show_while(watcher, |event, content| {
             visit(event, content);
@@ -94,7 +94,7 @@ impl Stages<'_> {
         })
     }
 
-    /// The same, as long as `visit` wants more.
+    /// Show the same, as long as `visit` returns true.
     pub fn show_while(&self, watcher: &dyn Watcher, mut visit: impl FnMut(Event, &[u8]) -> bool) -> Result<bool> {
         if self.frames.iter().any(|frame| frame.tick != 0) {
             return self.show_by_time(watcher, visit);
@@ -141,12 +141,12 @@ impl Stages<'_> {
         by_time::show(&ticks, self.room, attend, unpack, visit)
     }
 
-    /// Of all frames.
+    /// Return the compressed size of all frames.
     fn bytes(&self) -> u64 {
         self.frames.iter().map(|frame| frame.size).sum()
     }
 
-    /// Sends each stage, None for one that is damaged, until nobody listens.
+    /// Send each stage, None for a damaged one, until the listener is gone.
     fn unpack_all(&self, listener: &SyncSender<Result<Option<Unpacked>>>) {
         let mut packed = Vec::new();
         for frame in self.frames {
@@ -167,7 +167,7 @@ impl Stages<'_> {
     }
 }
 
-/// A stage as it was recorded, and its bytes in the log.
+/// A stage as it was recorded, and its compressed size.
 struct Unpacked {
     events: Vec<u8>,
     size: u64,
@@ -182,7 +182,7 @@ mod tests {
     use super::super::testing::random;
     use super::*;
 
-    /// Small and large numbers, as often as each other.
+    /// Return small and large numbers, equally often.
     fn number(state: &mut u64) -> u64 {
         let bits = random(state) % 65;
         random(state).checked_shr(64 - bits as u32).unwrap_or(0)
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// The last event of a stage may end with zero bytes: free(NULL) does.
+    /// The last event of a stage may end with zero bytes, such as free(NULL).
     #[test]
     fn zero_bytes_at_the_end_belong_to_the_last_event() {
         let mut stage = vec![0u8; STAGE];
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(reader.next_event(), Ok(None));
     }
 
-    /// What is written is read again, one event after the other, whatever the numbers are.
+    /// Whatever is written is read again, event by event, for any numbers.
     #[test]
     fn events_are_read_as_they_were_written() {
         for seed in 1..200u64 {
@@ -257,7 +257,7 @@ mod tests {
                 assert_eq!(reader.next_event(), Ok(Some(*event)), "seed {seed}");
             }
             assert_eq!(reader.next_event(), Ok(None));
-            // Damaged bytes end in an error or in other events, never in a panic.
+            // Damaged bytes give an error or other events, never a panic.
             for _ in 0..50 {
                 bytes[random(&mut state) as usize % used] = random(&mut state) as u8;
                 let mut reader = Reader::new(&bytes[..used]);

@@ -1,11 +1,12 @@
-//! The program's own mappings: which part of which one lies where.
+//! The program's own mappings: which part of which mapping lies at which address.
 
 use super::room::{Claim, List, Room};
 use gdbheap_access::machine::SMALLEST_PAGE;
 use gdbheap_plan::other;
 use std::collections::BTreeMap;
 
-/// A change, as a plan says it: a mapping's place, its size and protection; or where in it something goes, and its size.
+/// A change as a plan records it: for a new mapping its place, size and protection; for an unmapping its place, the
+/// offset and the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) kind: u64,
@@ -18,18 +19,18 @@ pub(super) struct Part {
 struct Piece {
     end: u64,
     place: u64,
-    /// Where its mapping would begin, had it all of it.
+    /// The start of the whole mapping, even if its first part is unmapped.
     origin: u64,
 }
 
-/// Bytes of a piece in the tree, and of what is said when it goes.
+/// Bytes of a piece in the tree and in the list of removed pieces.
 const PIECE: u64 = 160;
 
-/// Private memory of no file; others are not repeated.
+/// Private anonymous mappings; others are not repeated.
 pub(super) struct Mappings<'a> {
     pieces: BTreeMap<u64, Piece>,
     claim: Claim<'a>,
-    /// Pieces of each place, and the places without any.
+    /// The number of pieces of each place, and the places without any.
     counts: List<'a, u64>,
     free: List<'a, u64>,
 }
@@ -41,20 +42,20 @@ impl<'a> Mappings<'a> {
         Mappings { pieces: BTreeMap::new(), claim: Claim::new(room), counts: List::new(room), free: List::new(room) }
     }
 
-    /// The most that there were at once.
+    /// Return the most places that were in use at once.
     pub(super) fn places(&self) -> u64 {
         self.counts.len() as u64
     }
 
     pub(super) fn add(&mut self, address: u64, size: u64, protection: u32, flags: u32) -> Vec<Part> {
-        // MAP_FIXED takes the place of what was there.
+        // MAP_FIXED replaces what was there.
         let mut parts = self.remove(address, size);
         let wanted = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let Some(end) = address.checked_add(size).filter(|end| *end > address) else { return parts };
         if flags as i32 & wanted == wanted {
             let Some(place) = self.take_place() else { return parts };
             self.put(address, Piece { end, place, origin: address });
-            // What is only set aside is touched by nobody.
+            // MAP_NORESERVE: the range is only reserved, and is not touched.
             let is_reserved = flags as i32 & libc::MAP_NORESERVE != 0;
             let protection = if is_reserved { protection & !(libc::PROT_WRITE as u32) } else { protection };
             parts.push(Part { kind: other::MMAP, place, first: size, second: protection.into() });
@@ -63,7 +64,7 @@ impl<'a> Mappings<'a> {
     }
 
     pub(super) fn remove(&mut self, address: u64, size: u64) -> Vec<Part> {
-        // The kernel takes whole pages.
+        // The kernel unmaps whole pages.
         let end = address.saturating_add(size).checked_next_multiple_of(SMALLEST_PAGE).unwrap_or(u64::MAX);
         let first = self.pieces.range(..address).next_back().map_or(address, |(start, _)| *start);
         let met: Vec<(u64, Piece)> =
@@ -73,7 +74,7 @@ impl<'a> Mappings<'a> {
             .collect()
     }
 
-    /// Takes from `from` to `to` out of a piece.
+    /// Remove [from, to) from a piece.
     fn cut(&mut self, start: u64, piece: Piece, from: u64, to: u64) -> Option<Part> {
         if from >= to {
             return None;
@@ -92,7 +93,7 @@ impl<'a> Mappings<'a> {
         Some(Part { kind: other::MUNMAP, place: piece.place, first: from - piece.origin, second: to - from })
     }
 
-    /// mremap: what was at the old place goes, and as much as there is now comes.
+    /// Apply mremap: unmap the old range, and map as many bytes as there are now.
     pub(super) fn replace(&mut self, old: u64, old_size: u64, address: u64, size: u64) -> Vec<Part> {
         let mut parts = self.remove(old, old_size);
         if !parts.is_empty() {
@@ -101,7 +102,7 @@ impl<'a> Mappings<'a> {
         parts
     }
 
-    /// Returns whether there was room for it.
+    /// Add a piece. Return whether there was room for it.
     fn put(&mut self, start: u64, piece: Piece) -> bool {
         let fits = self.claim.take(PIECE);
         if fits {
@@ -129,7 +130,7 @@ mod tests {
     const PAGE: u64 = 4096;
     const PAGES: u64 = 64;
 
-    /// Follows what a plan says: which pages of each place there are.
+    /// Apply changes: record which pages of each place exist.
     fn follow(places: &mut HashMap<u64, Vec<bool>>, parts: &[Part]) {
         for part in parts {
             match part.kind {
@@ -147,7 +148,7 @@ mod tests {
         }
     }
 
-    /// As many pages are there as in a model that keeps each page of the address space apart, whatever overlaps.
+    /// The same pages exist as in a model that tracks each page of the address space, however mappings overlap.
     #[test]
     fn pages_are_those_of_the_program() {
         for seed in 1..200u64 {

@@ -1,4 +1,4 @@
-//! Calls of an allocator that were recorded: how a log keeps them, what they add up to, and how they are made again.
+//! Recorded allocator calls: the log's format, statistics, and plans to replay them.
 #![forbid(unsafe_code)]
 
 mod blocks;

@@ -1,6 +1,6 @@
-//! A log's calls as a replayer's plan: every block has a place in a table instead of an address.
+//! Turn a log's calls into a replayer's plan: every block gets a place in a table instead of an address.
 //!
-//! What is kept while the log is read is as large as the most blocks that were in use at once.
+//! Memory is proportional to the most blocks that were in use at once.
 
 use super::blocks::Blocks;
 use super::frames::Stages;
@@ -16,15 +16,16 @@ use std::os::unix::fs::FileExt;
 
 /// The number of a process's first thread.
 const FIRST: u64 = 1;
-/// The file is written in pieces of so many bytes.
+/// Bytes that are written to the file at a time.
 const PIECE: usize = 1 << 20;
 
-/// What is in a plan. `calls`: all of the log, by which calls are numbered from 1; `unknown`: blocks that were freed or resized
-/// and never seen allocated (a parent may have), which are left out; `failed`: calls that gave NULL for a size above 0; `unseen`:
-/// blocks whose release is missing in the log. Bytes are those that were asked for; `peak_*`: when the most were in use, for
-/// the first time. `main_ended`: the first thread ended before the process, which cannot be repeated. `mappings`: the program's
-/// own that are repeated. `bytes`: the plan's. `inherited`: how many of the calls are those that its parents made before they
-/// forked. `python`: calls of Python's own allocator, which a plan leaves out.
+/// The contents of a plan. `calls`: all calls of the log, which are numbered from 1. `unknown`: blocks that were freed
+/// or resized but not seen allocated (a parent may have allocated them); they are left out. `failed`: calls that
+/// returned NULL for a size above 0. `unseen`: blocks whose release is missing in the log. Bytes are requested sizes.
+/// `peak_*`: the first moment when the most bytes were in use. `main_ended`: the first thread ended before the process,
+/// which cannot be replayed. `mappings`: the program's own mappings that are replayed. `bytes`: the plan's size.
+/// `inherited`: how many of the calls the parents made before they forked. `python`: calls of Python's own allocator,
+/// which a plan leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub calls: u64,
@@ -46,7 +47,7 @@ pub struct Plan {
     pub python: PythonCalls,
 }
 
-/// A process that another one was forked from: what it did, and the number of the fork.
+/// A process from which another one was forked: its log, and the number of the fork.
 pub struct Parent<'a> {
     pub stages: Stages<'a>,
     pub fork: u64,
@@ -59,7 +60,7 @@ pub struct PlanFile<'a> {
     pub most: u64,
 }
 
-/// Steps on their way into the file, if there is one.
+/// Steps that are waiting to be written to the file, if there is one.
 struct Out<'a> {
     file: Option<PlanFile<'a>>,
     room: &'a Room,
@@ -91,7 +92,7 @@ impl Out<'_> {
     fn write(&mut self) {
         if self.failure.is_none() {
             self.failure = self.write_at(&self.waiting, HEADER as u64 + self.written).err();
-            // What follows would be read for nothing.
+            // Stop reading: the rest could not be written either.
             if self.failure.is_some() {
                 self.room.exceed();
             }
@@ -114,13 +115,13 @@ impl Out<'_> {
 struct Thread {
     index: u64,
     has_ended: bool,
-    /// The step that is to end it: after its last event.
+    /// The index of the step that shall end the thread, which follows its last event.
     end: Option<u64>,
 }
 
-/// Writes the plan of a process's calls into an empty file; without one it only says what would be in it. `mappings`: those
-/// of the program are repeated too. `parents`: the eldest first; what they did before they forked is part of the plan, if their
-/// logs have the forks.
+/// Write the plan of a process's calls into an empty file; without a file only compute what it would contain.
+/// `mappings`: repeat the program's own mappings too. `parents`: the eldest first. What they did before they forked is
+/// part of the plan, if their logs have the forks.
 pub fn plan(
     watcher: &dyn Watcher,
     parents: &[Parent<'_>],
@@ -140,24 +141,25 @@ pub fn plan(
     planner.finish(whole)
 }
 
-/// Makes a plan from events, in their order.
+/// Make a plan from events, in their order.
 struct Planner<'a> {
     out: Out<'a>,
     plan: Plan,
     places: Blocks<'a, u64>,
     free_places: List<'a, u64>,
-    /// Bytes asked for, by place.
+    /// Requested bytes, by place.
     sizes: List<'a, u64>,
     threads: AddressTable<'a, Thread>,
-    /// Those that a forked child does not have, and that had ended before.
+    /// Threads that a forked child does not have, and whose end was already recorded.
     gone: List<'a, Thread>,
     python: PythonBlocks<'a>,
-    /// The log's number of the thread whose events follow, and the index of the one whose calls the plan makes.
+    /// The log's number of the thread whose events follow, and the index of the thread whose calls the plan contains at
+    /// this point.
     current: u64,
     planned: Option<u64>,
     has_called_since_end: bool,
     mappings: Option<Mappings<'a>>,
-    /// The break's heap lies below all mappings, and its first page has a block sooner or later.
+    /// The lowest block: the break's heap lies below all mappings, and its first page gets a block sooner or later.
     lowest: u64,
 }
 
@@ -180,7 +182,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// All that a parent did until it forked; whether its log has the fork.
+    /// Add all that a parent did until it forked. Return whether its log has the fork.
     fn inherit(&mut self, watcher: &dyn Watcher, parent: &Parent<'_>) -> Result<bool> {
         let mut is_there = false;
         let shown = parent.stages.show_while(watcher, |event, _| {
@@ -195,12 +197,13 @@ impl<'a> Planner<'a> {
         Ok(is_there)
     }
 
-    /// The result of showing events; raises what the file system said before.
+    /// Return the result of showing events, or the file system's error from before.
     fn unless_failed(&mut self, shown: Result<bool>) -> Result<bool> {
         self.out.failure.take().map_or(shown, |failure| Err(Error::Io(failure)))
     }
 
-    /// The child has one thread, the one that forked, which is its number 1. The memory of the others stays as it is.
+    /// Continue as the child of a fork. It has only the forking thread, as number 1; the memory of the other threads
+    /// remains.
     fn become_child(&mut self) {
         self.leave_room();
         let was_planned = self.planned == Some(self.current);
@@ -217,7 +220,7 @@ impl<'a> Planner<'a> {
         self.has_called_since_end = false;
     }
 
-    /// The next event of the log.
+    /// Add the next event of the log.
     #[inline(always)]
     fn add(&mut self, event: Event) {
         match event {
@@ -284,7 +287,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// None where there is no room for one more.
+    /// Return a thread; None if there is no room for one more.
     fn thread(&mut self, number: u64) -> Option<&mut Thread> {
         let next = &mut self.plan.threads;
         self.threads.get_or_insert(number, || {
@@ -293,7 +296,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// A thread's last calls may come after its end, in several pieces: each has room for a step that ends it.
+    /// Switch to a thread. Its last calls may come after its end, in several pieces: each piece reserves a step that
+    /// can end it.
     fn switch(&mut self, number: u64) {
         self.leave_room();
         self.current = number;
@@ -347,7 +351,7 @@ impl<'a> Planner<'a> {
         self.out.step(kind, place, size);
     }
 
-    /// None where there is no room for one more.
+    /// Give a block a place; None if there is no room for one more.
     #[inline(always)]
     fn take_place(&mut self, address: u64, size: u64) -> Option<u64> {
         let place = match self.free_places.pop() {
@@ -362,7 +366,8 @@ impl<'a> Planner<'a> {
         Some(place)
     }
 
-    /// The block was there already: something freed it that is not in the log. It has to go before the new one comes.
+    /// Free a block whose address is being given out again: its release is not in the log. It must be freed before the
+    /// new block comes.
     #[cold]
     fn free_unseen(&mut self, place: u64) {
         self.plan.unseen += 1;
@@ -427,7 +432,7 @@ impl<'a> Planner<'a> {
         self.resized(place, size);
     }
 
-    /// realloc of NULL, or of a block that is not known: what it gives is new.
+    /// Handle realloc of NULL or of an unknown block: its result is a new block.
     #[cold]
     fn resize_unknown(&mut self, size: u64, old: u64, result: u64) {
         self.plan.unknown += u64::from(old != 0);
@@ -446,7 +451,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The rest of the plan, and its header; `whole`: whether the log was. Raises what the file system says.
+    /// Write the rest of the plan and its header. `whole`: whether the log was whole. Fails with the file system's
+    /// error.
     fn finish(mut self, whole: bool) -> Result<Plan> {
         self.leave_room();
         self.out.write();
@@ -493,7 +499,7 @@ mod tests {
     use gdbheap_plan::{argument_of, kind_of, place_of, wide_argument, wide_place};
     use std::collections::{BTreeMap, HashMap};
 
-    /// A file that nobody else has, without a name.
+    /// Return a new file without a name.
     fn unnamed() -> File {
         let thread = std::thread::current().id();
         let path = std::env::temp_dir().join(format!("gdbheap-plan-{}-{thread:?}", std::process::id()));
@@ -502,7 +508,8 @@ mod tests {
         file
     }
 
-    /// A program of several threads that allocates as it likes: its events, and its blocks afterwards (size by address).
+    /// Simulate a program of several threads that allocates at random. Return its events, and its blocks at the end
+    /// (size by address).
     fn program(state: &mut u64, count: usize) -> (Vec<Event>, BTreeMap<u64, u64>) {
         let (mut events, mut live) = (vec![Event::Thread { thread: 1, tid: 1 }], BTreeMap::new());
         let mut next = 1u64 << 20;
@@ -537,7 +544,7 @@ mod tests {
                     }
                     1 => events.push(Event::Realloc { size: size + 1, old, result: 0 }),
                     _ => {
-                        // Freed by something that was not recorded, and handed out again.
+                        // Freed by a call that was not recorded, and handed out again.
                         events.push(Event::Malloc { size, result: old });
                         live.insert(old, size);
                     }
@@ -548,7 +555,7 @@ mod tests {
         (events, live)
     }
 
-    /// What a replayer would have in each place after the plan: the size, and how many calls it made.
+    /// Apply a plan like a replayer. Return the size at each place, and the number of calls.
     fn follow(words: &[u64]) -> (HashMap<u64, u64>, u64) {
         let (mut places, mut calls, mut wide, mut alignment) = (HashMap::new(), 0, (0, 0), None);
         let (mut fails, mut is_unseen) = (false, false);
@@ -619,7 +626,8 @@ mod tests {
         }
     }
 
-    /// A child goes on with the thread that forked, wherever that stood among its parent's, and with its parent's blocks.
+    /// A child continues with the thread that forked, whichever it was among its parent's, and with its parent's
+    /// blocks.
     #[test]
     fn a_child_goes_on_where_its_parent_forked() {
         let file = unnamed();
@@ -660,7 +668,7 @@ mod tests {
         assert_eq!(plan.python, python);
     }
 
-    /// Each thread ends after its last call, wherever its end was said.
+    /// Each thread ends after its last call, wherever the log says that it ended.
     #[test]
     fn a_thread_ends_after_its_last_call() {
         let file = unnamed();

@@ -1,10 +1,10 @@
-//! What Python's own allocator was asked for.
+//! Requests to Python's own allocator.
 
 use super::room::{AddressTable, Room, Table};
 use gdbheap_calls::Event;
 
-/// Calls of Python's allocator (malloc, calloc, realloc and free of objects and of its other memory), and of what they have in
-/// use: bytes as they were asked for, at the end and at most. `unknown`: blocks that were freed or resized and never seen
+/// Calls of Python's allocator (malloc, calloc, realloc and free of objects and of its other memory), and what they
+/// have in use: requested bytes, at the end and at the peak. `unknown`: blocks that were freed or resized but not seen
 /// allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PythonCalls {
@@ -25,12 +25,12 @@ impl<'a> PythonBlocks<'a> {
         PythonBlocks { calls: PythonCalls::default(), sizes: Table::new(room) }
     }
 
-    /// The next event of a log; others than Python's change nothing.
+    /// Add the next event of a log; events other than Python's change nothing.
     pub(super) fn add(&mut self, event: Event) {
         match event {
             Event::PythonMalloc { size, result } | Event::PythonCalloc { size, result } => self.allocate(result, size),
             Event::PythonRealloc { size, old, result } => {
-                // Without memory the old block stays.
+                // If realloc fails, the old block remains.
                 if result != 0 {
                     self.release(old);
                 }

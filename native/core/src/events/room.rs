@@ -1,7 +1,8 @@
-//! How much memory the tables made of a log may take: forty bytes of a log can claim megabytes.
+//! A limit for the memory of the tables made from a log: forty bytes of a log can claim megabytes.
 //!
-//! A table asks before it grows, which is seldom, and waits for no answer at any other call: the hot loops cost what they did.
-//! What a table had no room for is missing in it; `Room::check` says so after each stage, and there is no answer then.
+//! A table asks before it grows, which is rare; other calls do not ask, so the hot loops stay as fast as without a
+//! limit. A table that is refused room lacks entries. `Room::check` reports this after each stage, and then there is no
+//! answer.
 
 use crate::by_address::ByAddress;
 use gdbheap_access::error::{Error, Result};
@@ -10,7 +11,7 @@ use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Bytes of memory that all tables made of a log may take together.
+/// The bytes that all tables made from a log may still take together.
 pub struct Room {
     left: AtomicU64,
     is_exceeded: AtomicBool,
@@ -21,7 +22,7 @@ impl Room {
         Room { left: AtomicU64::new(bytes), is_exceeded: AtomicBool::new(false) }
     }
 
-    /// Raises an error once a table was refused something.
+    /// Fail if a table was refused room.
     pub(super) fn check(&self) -> Result<()> {
         match self.is_exceeded.load(Ordering::Relaxed) {
             true => Err(Error::Memory("there is no memory for what the log claims")),
@@ -29,7 +30,7 @@ impl Room {
         }
     }
 
-    /// Lets the next check fail.
+    /// Let the next check fail.
     pub(super) fn exceed(&self) {
         self.is_exceeded.store(true, Ordering::Relaxed);
     }
@@ -47,7 +48,7 @@ impl Room {
     }
 }
 
-/// A part of the room that is taken, and given back on drop.
+/// A taken part of the room, which is returned on drop.
 pub(super) struct Claim<'a> {
     room: &'a Room,
     bytes: u64,
@@ -58,7 +59,7 @@ impl<'a> Claim<'a> {
         Claim { room, bytes: 0 }
     }
 
-    /// Returns whether there was room for more bytes.
+    /// Take more bytes. Return whether there was room for them.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
         let taken = self.room.take(bytes);
         self.bytes += if taken { bytes } else { 0 };
@@ -71,10 +72,10 @@ impl<'a> Claim<'a> {
         self.bytes -= bytes;
     }
 
-    /// Moves content of `wanted` bytes at most to where `make` finds memory, which returns how many it has there.
+    /// Move content of at most `wanted` bytes to new memory. `make` allocates it and returns its size in bytes.
     fn renew(&mut self, wanted: u64, make: impl FnOnce() -> Option<u64>) -> bool {
         let before = self.bytes;
-        // The old and the new are there at once.
+        // The old and the new memory exist at once.
         if !self.take(wanted) {
             return false;
         }
@@ -93,7 +94,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// A list that grows only where there is room.
+/// A list that grows only if there is room.
 pub(super) struct List<'a, T> {
     list: Vec<T>,
     claim: Claim<'a>,
@@ -104,7 +105,7 @@ impl<'a, T> List<'a, T> {
         List { list: Vec::new(), claim: Claim::new(room) }
     }
 
-    /// Returns whether there was room for it.
+    /// Append an element. Return whether there was room for it.
     #[inline(always)]
     pub(super) fn push(&mut self, element: T) -> bool {
         let fits = self.list.len() < self.list.capacity() || self.grow();
@@ -145,13 +146,13 @@ impl<T> DerefMut for List<'_, T> {
     }
 }
 
-/// A table that grows only where there is room; `M` is its map.
+/// A table that grows only if there is room; `M` is its map.
 pub(super) struct Table<'a, M> {
     map: M,
     claim: Claim<'a>,
 }
 
-/// One that is keyed by addresses, or other numbers.
+/// A table whose keys are addresses or other numbers.
 pub(super) type AddressTable<'a, V> = Table<'a, ByAddress<V>>;
 
 impl<'a, M: Default> Table<'a, M> {
@@ -161,7 +162,7 @@ impl<'a, M: Default> Table<'a, M> {
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
-    /// Returns what was there; nothing is put in where there is no room.
+    /// Insert a value and return the previous one. Without room nothing is inserted.
     #[inline(always)]
     pub(super) fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.map.len() < self.map.capacity() || self.grow() {
@@ -171,7 +172,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
         }
     }
 
-    /// The value of a key, which is put in where it is missing; None where there is no room.
+    /// Return the value of a key, which is inserted if missing; None if there is no room.
     pub(super) fn get_or_insert(&mut self, key: K, value: impl FnOnce() -> V) -> Option<&mut V> {
         let fits = self.map.len() < self.map.capacity() || self.map.contains_key(&key) || self.grow();
         fits.then(|| self.map.entry(key).or_insert_with(value))
@@ -196,7 +197,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<'_, HashMap<K, V, S>> {
     fn grow(&mut self) -> bool {
         let Table { map, claim } = self;
         let half = bytes_of::<(K, V)>(2 * (map.len() + 1));
-        // A table that is full of what was removed stays where it is.
+        // A table that is full of removed entries is cleaned up in place.
         let wanted = if half <= claim.bytes { 0 } else { half.max(2 * claim.bytes) };
         claim.renew(wanted, || {
             map.try_reserve(1).ok()?;
@@ -213,7 +214,8 @@ impl<M> Deref for Table<'_, M> {
     }
 }
 
-/// Of a table of Rust's: a power of two of places, of which an eighth stays free, with a byte for each.
+/// Return the bytes of a Rust hash table: a power of two of slots, of which an eighth stays free, with one more byte
+/// for each.
 fn bytes_of<E>(capacity: usize) -> u64 {
     let places = (capacity as u64).saturating_mul(8).div_ceil(7).max(4).next_power_of_two();
     places.saturating_mul(size_of::<E>() as u64 + 1) + 16
@@ -228,7 +230,7 @@ mod tests {
         room.left.load(Ordering::Relaxed)
     }
 
-    /// A table has all that was put in, or the room says that it has not; all is given back.
+    /// A table has everything that was put in, or the room is exceeded; all room is returned.
     #[test]
     fn a_table_without_room_does_not_grow() {
         for bytes in [0, 100, 1000, 50_000, 1 << 20] {
@@ -249,7 +251,7 @@ mod tests {
         }
     }
 
-    /// However often blocks come and go, a table claims what its places take.
+    /// However often blocks come and go, a table claims only what its slots take.
     #[test]
     fn what_was_removed_is_claimed_once() {
         let room = Room::new(1 << 20);

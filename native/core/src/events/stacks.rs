@@ -1,6 +1,6 @@
-//! The blocks that were in use after some call, by the stacks that allocated them.
+//! The blocks in use after given calls, by the stacks that allocated them.
 //!
-//! What is kept while a log is read: the blocks in use that have a stack, and the stacks that differ.
+//! Memory is proportional to the blocks in use that have a stack, and to the different stacks.
 
 use super::frames::Stages;
 use super::room::{AddressTable, Claim, Room, Table};
@@ -11,17 +11,19 @@ use gdbheap_calls::part::{flag, Content};
 use gdbheap_calls::{Damaged, Event, Reader};
 use std::collections::HashMap;
 
-/// Nobody's: an address that no object holds, a code object that is not in the log.
+/// The number for unknown: an address in no object, or a code object that is not in the log.
 const NOBODY: u64 = u32::MAX as u64;
-/// Of a stack, twice as many as are recorded: with more, a short event that keeps the frames of the one before would cost much.
+/// The most frames of a stack: twice as many as are recorded. Without a limit, a short event that repeats the frames of
+/// the one before would cost much.
 const MAX_FRAMES: u64 = 1024;
-/// Bytes, here and in the answer that is made of them for a person, of a stack, of what two stacks have in common (a frame, a code
-/// object, a loaded object), and of each byte that is said of these.
+/// Bytes that are claimed for a stack (STACK), for what stacks share such as a frame, a code object or a loaded object
+/// (NAMED), and for each byte of its texts (TEXT), here and in the answer made of them.
 const STACK: u64 = 2 << 10;
 const NAMED: u64 = 1 << 10;
 const TEXT: u64 = 8;
 
-/// A loaded object: `[start, end)`, what is added to the addresses it was linked at, its build-id (maybe empty), its path.
+/// A loaded object: `[start, end)`, the difference from the addresses at which it was linked, its build-id (may be
+/// empty), and its path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadedObject {
     pub start: u64,
@@ -31,8 +33,8 @@ pub struct LoadedObject {
     pub path: Vec<u8>,
 }
 
-/// A code object of Python's: its release (0x0309 is 3.9), its first line, name and file (bytes a character and the characters),
-/// and its table of lines.
+/// A Python code object: its release (0x0309 is 3.9), its first line, its name and file (bytes per character and the
+/// characters), and its line table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     pub release: u64,
@@ -42,9 +44,9 @@ pub struct Code {
     pub lines: Vec<u8>,
 }
 
-/// A stack, innermost first: (number of the object, address) of the frames of C; groups of (number of the code, offset in
-/// bytes) of Python's, one for each evaluator. Numbers are None where nobody knows. `cut`, `torn`: frames of C, and of Python,
-/// are missing on the outside. `is_python`: the thread was one of Python's.
+/// A stack, innermost frame first. `native`: (number of the object, address) of the C frames. `python`: groups of
+/// (number of the code object, offset in bytes), one group for each evaluator. A number is None if it is unknown.
+/// `cut`, `torn`: outer C frames, or outer Python frames, are missing. `is_python`: the thread was one of Python's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallStack {
     pub native: Vec<(Option<u32>, u64)>,
@@ -54,8 +56,8 @@ pub struct CallStack {
     pub is_python: bool,
 }
 
-/// What a stack stands for: bytes and blocks in use, and all that it had allocated. Each is that of blocks with a stack, divided
-/// by the probability with which such a block has one.
+/// What a stack represents: bytes and blocks in use, and everything that it had allocated. Each is an estimate: the
+/// value of each block with a stack, divided by the probability that such a block has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
     pub stack: u32,
@@ -65,7 +67,7 @@ pub struct Share {
     pub allocated_blocks: f64,
 }
 
-/// After `call`: the shares of the stacks, and the calls and blocks with a stack that these come from.
+/// The state after `call`: the shares of the stacks, and the numbers of sampled calls and blocks behind them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StackMoment {
     pub call: u64,
@@ -74,8 +76,8 @@ pub struct StackMoment {
     pub sampled_blocks: u64,
 }
 
-/// The smallest block in use at the end that holds an address which was asked for: others were freed by calls that are not in
-/// the log.
+/// The smallest block in use at the end that contains a wanted address. Several may: some were freed by calls that are
+/// not in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Maker {
     pub wanted: u64,
@@ -84,14 +86,14 @@ pub struct Maker {
     pub stack: u32,
 }
 
-/// The stack of a call that was asked for.
+/// The stack of a requested call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub call: u64,
     pub stack: u32,
 }
 
-/// The stacks of a process, and what they stand for. `without`: calls that allocated and have no stack.
+/// The stacks of a process and what they represent. `without`: calls that allocated but have no stack.
 #[derive(Clone, Debug, Default)]
 pub struct LiveStacks {
     pub objects: Vec<LoadedObject>,
@@ -105,9 +107,10 @@ pub struct LiveStacks {
     pub whole: bool,
 }
 
-/// What was in use after each of the calls `moments` (numbered from 1, ascending; one beyond the last is the end). `mean`: every
-/// how many bytes the recorder took a stack. `rest`: stages that are not in the log yet. `wanted`: addresses whose blocks are
-/// looked for at the end. `asked`: calls, ascending, whose stacks are looked for.
+/// Return what was in use after each of the calls `moments` (numbered from 1, ascending; a number beyond the last is
+/// the end). `mean`: the recorder took a stack every so many bytes on average. `rest`: stages that are not in the log
+/// yet. `wanted`: addresses whose blocks are looked for at the end. `asked`: calls, ascending, whose stacks are looked
+/// for.
 pub fn live_stacks(
     watcher: &dyn Watcher,
     stages: &Stages<'_>,
@@ -143,22 +146,23 @@ struct Block {
 }
 
 struct Following<'a> {
-    /// Of what is found.
+    /// The claim for what is found.
     claim: Claim<'a>,
     mean: u64,
     moments: &'a [u64],
     asked: &'a [u64],
-    /// Of the call that is being looked at.
+    /// The stack of the current call.
     taken: Option<u32>,
     found: LiveStacks,
     live: AddressTable<'a, Block>,
     shares: Vec<Share>,
     sampled: u64,
-    /// The thread whose events follow, what was its last one, and those of others.
+    /// The thread whose events follow, its last stack, and those of other threads.
     thread: u32,
     last: Last,
     others: AddressTable<'a, Last>,
-    /// What is loaded now, by its start: parts of the address space that do not overlap; where Python's code objects are now.
+    /// What is loaded now, by its start, as ranges that do not overlap; and Python's code objects by their present
+    /// address.
     loaded: Vec<(u64, u64, u32)>,
     codes: ByAddress<u32>,
     known: HashMap<Vec<u64>, u32>,
@@ -166,7 +170,7 @@ struct Following<'a> {
     places: Addresses,
 }
 
-/// Of a thread.
+/// The state of a thread.
 #[derive(Default)]
 struct Last {
     /// The stack of its next call that allocates.
@@ -255,7 +259,7 @@ impl<'a> Following<'a> {
         self.moments = &self.moments[1..];
     }
 
-    /// How many blocks of this size one with a stack stands for.
+    /// Return how many blocks of this size one block with a stack represents.
     fn weight(&self, size: u64) -> f64 {
         match self.mean {
             0 | 1 => 1.0,
@@ -267,7 +271,7 @@ impl<'a> Following<'a> {
         if result == 0 {
             return;
         }
-        // Something freed it that is not in the log.
+        // A call that is not in the log freed the old block.
         self.free(result);
         let Some(stack) = self.last.next.take() else {
             self.found.without += 1;
@@ -324,12 +328,12 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Takes room for what has a name.
+    /// Take room for an object with texts.
     fn claim_named(&mut self, content: &[u8]) -> std::result::Result<(), Damaged> {
         self.claim.take(NAMED + TEXT * content.len() as u64).then_some(()).ok_or(Damaged)
     }
 
-    /// The number of a stack.
+    /// Return the number of a stack.
     fn stack(&mut self, content: &[u8]) -> std::result::Result<u32, Damaged> {
         let before = self.last.bytes();
         let read = self.read_stack(&mut Content(content));
@@ -355,7 +359,7 @@ impl<'a> Following<'a> {
         Ok(number)
     }
 
-    /// The frames that follow, in place of those that the thread's stack before had.
+    /// Read a stack: the frames that follow replace those that differ from the thread's stack before.
     fn read_stack(&mut self, content: &mut Content) -> std::result::Result<(), Damaged> {
         let _flags = content.number()?;
         let mut last = 0u64;
@@ -374,12 +378,12 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Takes room for a stack that is new, with the frames that no other has.
+    /// Take room for a new stack, and for its frames that no other stack has.
     fn claim_stack(&mut self, key: &[u64]) -> std::result::Result<(), Damaged> {
         let (natives, pythons) = key[2..].split_at(2 * key[1] as usize);
         let frames = natives.chunks_exact(2).chain(pythons.chunks_exact(3));
         let new = frames.filter(|frame| self.places.insert(frame[0].rotate_left(40) ^ frame[1])).count() as u64;
-        // The key, the stack that is made of it, a copy of that, and what Python has of it.
+        // The key, the stack that is made of it, a copy of that, and Python's objects for it.
         let bytes = STACK + 4 * 8 * key.len() as u64 + new * NAMED;
         self.claim.take(bytes).then_some(()).ok_or(Damaged)
     }
@@ -413,13 +417,13 @@ impl<'a> Following<'a> {
 }
 
 impl Last {
-    /// Of its frames.
+    /// Return the bytes of its frames.
     fn bytes(&self) -> u64 {
         (self.native.capacity() * size_of::<u64>() + self.python.capacity() * size_of::<(u64, i64, bool)>()) as u64
     }
 }
 
-/// Leaves the outermost frames that a stack has in common with the one before; how many others it has.
+/// Keep only the outermost frames that a stack shares with the one before. Return how many others follow.
 fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::Result<u64, Damaged> {
     let (kept, new) = (content.number()?, content.number()?);
     if kept > frames.len() as u64 || new > MAX_FRAMES - kept.min(MAX_FRAMES) {
@@ -429,7 +433,7 @@ fn kept_and_new<T>(content: &mut Content, frames: &mut Vec<T>) -> std::result::R
     Ok(new)
 }
 
-/// The stack that a key was made of.
+/// Return the stack from which a key was made.
 fn readable(key: &[u64]) -> CallStack {
     let number = |word: u64| (word != NOBODY).then_some(word as u32);
     let (flags, natives) = (key[0], 2 + 2 * key[1] as usize);
@@ -462,7 +466,7 @@ mod tests {
     use gdbheap_calls::other;
     use gdbheap_calls::part::{Part, HEAD};
 
-    /// Random stacks, each written as what differs from the one before, are read as they were.
+    /// Random stacks, each written as its difference from the one before, are read back unchanged.
     #[test]
     fn stacks_are_read_as_they_were_written() {
         for seed in 1..50u64 {
@@ -500,7 +504,7 @@ mod tests {
         }
     }
 
-    /// Whatever a damaged log says is an error, or something else, and no panic.
+    /// A damaged log gives an error or other stacks, never a panic.
     #[test]
     fn damaged_content_is_refused() {
         let mut state = 0x9e37_79b9_7f4a_7c15;

@@ -1,6 +1,6 @@
-//! What the tests of several modules share.
+//! Helpers for the tests of several modules.
 
-/// The next number of a sequence that follows from its first state (xorshift64*), which is not 0.
+/// Return the next number of a sequence that its first state determines (xorshift64*). The state must not be 0.
 pub(super) fn random(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

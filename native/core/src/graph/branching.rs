@@ -1,4 +1,4 @@
-//! Branches of the tree: what is right below some nodes, with all that hangs on it.
+//! Branches of the tree: the nodes right below given nodes, with everything below them.
 
 use super::edges::{BUFFER, KIND};
 use super::passes::add_up;
@@ -10,32 +10,33 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 
-/// A way down goes on as long as one branch has so much of what its parent has.
+/// A way down continues as long as one branch has at least this part of its parent's bytes.
 const MOST: (u64, u64) = (4, 5);
 const MAX_WAY: usize = 32;
 /// The last step of a way has more than its first step's bytes shifted right by this.
 const LEFT: u32 = 11;
 
-/// A node right below a labelled one, that has many bytes with all below it that has no label of its own.
+/// A node right below a labelled one whose subtree, without labelled nodes, has many bytes.
 #[derive(Clone, Debug)]
 pub struct Branch {
     pub id: u32,
     pub bytes: u64,
-    /// From it on down to where the bytes part, itself included.
+    /// The nodes from this one down to the place where the bytes are divided.
     pub way: Vec<u32>,
 }
 
-/// The bytes that hang on each node, without those of a seed below it.
+/// The bytes of each node's subtree, without the subtrees of seeds in it.
 pub struct Hanging {
     bytes: Vec<u64>,
     seeds: Bits,
-    /// Right below buffers, and of `open` objects below those of the types in `through` (the dict of a class), it goes on.
+    /// Branches continue below buffers, and below `open` objects through objects of the types in `through` (the dict of
+    /// a class).
     open: HashSet<u32>,
     through: HashSet<u64>,
 }
 
 impl Graph {
-    /// Adds up what hangs on each node: a node counts for the one above it, but for the `seeds`.
+    /// Add up the bytes of each node's subtree: each node counts for the node above it, except the `seeds`.
     pub fn hanging(
         &self,
         watcher: &dyn Watcher,
@@ -51,14 +52,14 @@ impl Graph {
         let mut bytes = self.sizes();
         bytes.resize(before.len(), 0);
         bytes[self.ids.first_static as usize..].fill(0);
-        // Nothing is above what is not reached, but where the graph is cut.
+        // Only in a graph that is cut off may an unreached node have a node above it.
         let is_lost = |node: u32| self.proof.is_cut && tree.phases[node as usize] == NOT_REACHED;
         let is_apart = |node: u32| marked.get(node.into()) || is_lost(node);
         add_up(&self.downwards(watcher)?, before, &mut bytes, is_apart);
         Ok(Hanging { bytes, seeds: marked, open, through })
     }
 
-    /// Makes more nodes seeds: what hangs on them no longer hangs on what is above.
+    /// Make more nodes seeds: their subtrees no longer count for the nodes above.
     pub fn divide(&self, watcher: &dyn Watcher, hanging: &mut Hanging, seeds: &HashSet<u32>) -> Result<()> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         for seed in seeds {
@@ -76,7 +77,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The branches of at least `minimum` bytes right below the seeds, the largest first.
+    /// Return the branches of at least `minimum` bytes right below the seeds, largest first.
     pub fn branches(&self, watcher: &dyn Watcher, hanging: &Hanging, minimum: u64) -> Result<Vec<Branch>> {
         let (tree, before) = (self.tree(watcher)?, self.above(watcher)?);
         let is_seed = |id: u32| hanging.seeds.get(id.into());
@@ -102,8 +103,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// The child that has most of what hangs on a node, by node; NOBODY where none has so much, and where no way can lead
-    /// from a branch of `minimum` bytes.
+    /// Return for each node the child with most of its subtree's bytes; NOBODY if no child has enough, or if no way
+    /// from a branch of `minimum` bytes can lead there.
     fn most(&self, before: &[u32], phases: &[u8], hanging: &Hanging, minimum: u64) -> Vec<u32> {
         let bytes = &hanging.bytes;
         let mut most = vec![NOBODY; before.len()];
@@ -118,7 +119,8 @@ impl Graph {
         most
     }
 
-    /// Down the largest branches. It ends where a chain of objects of one type begins, such as a linked list.
+    /// Return the way down the largest branches. It ends where a chain of objects of one type begins, such as a linked
+    /// list.
     fn way(&self, node: u32, most: &[u32]) -> Vec<u32> {
         let mut way = vec![node];
         let mut at = node;

@@ -1,10 +1,11 @@
-//! Strongly connected components: nodes each of which reaches each other one.
+//! Strongly connected components: sets of nodes of which each reaches every other.
 
 use super::csr::{split, Edges};
 use super::tree::NOBODY;
 
-/// The component of each node for which `is_in`, `NOBODY` for the others, and how many there are. Components are numbered so
-/// that one is reached from higher ones only (Tarjan). `counts`: whether edges of a strength count.
+/// Return the component of each node for which `is_in`, `NOBODY` for the others, and the number of components. They are
+/// numbered so that a component is reached only from ones with higher numbers (Tarjan). `counts`: whether edges of a
+/// strength count.
 pub(crate) fn components(
     edges: &Edges,
     is_in: impl Fn(u32) -> bool,
@@ -12,7 +13,7 @@ pub(crate) fn components(
 ) -> (Vec<u32>, usize) {
     let nodes = edges.nodes();
     let (mut found, mut number) = (vec![NOBODY; nodes], 0);
-    // When a node was met, from 1 on, and the first met one that it reaches.
+    // The time at which a node was met, from 1 on, and that of the first node it reaches.
     let (mut met, mut low, mut next) = (vec![0u32; nodes], vec![0u32; nodes], 1);
     let (mut open, mut calls): (Vec<u32>, Vec<(u32, usize)>) = (Vec::new(), Vec::new());
     for start in (0..nodes as u32).filter(|node| is_in(*node)) {

@@ -4,37 +4,37 @@ use gdbheap_access::error::{Error, Result};
 use gdbheap_access::memory::ahead::fetch;
 use gdbheap_access::memory::own::give_back;
 
-/// The two highest bits of an edge say how much it is to be believed.
+/// The two highest bits of an edge are its strength: how certain it is.
 const STRENGTH_SHIFT: u32 = 30;
 const TARGET: u32 = (1 << STRENGTH_SHIFT) - 1;
 
-/// The rows of consecutive nodes: where each ends among `targets`, and the node's kind.
+/// The rows of consecutive nodes: the end of each in `targets`, and the node's kind.
 #[derive(Default)]
 struct Rows {
     first: u32,
     ends: Vec<u32>,
     targets: Vec<u32>,
     kinds: Vec<u32>,
-    /// The references that each object counts, `MANY` for more; 0 for a block that is no object.
+    /// The reference count of each object, `MANY` if larger; 0 for a block without an object.
     counts: Vec<u8>,
 }
 
 /// This many references, or more.
 pub(crate) const MANY: u8 = u8::MAX;
 
-/// What one worker has read: rows of consecutive nodes, several times.
+/// What one worker has written: rows of consecutive nodes, several times.
 #[derive(Default)]
 pub(crate) struct Written {
     rows: Rows,
     done: Vec<Rows>,
-    /// The references that the object of the row counts.
+    /// The reference count of the row's object.
     pub(crate) count: u8,
-    /// Bytes that were wanted and could not be read.
+    /// Bytes that were needed but could not be read.
     pub(crate) unread: u64,
 }
 
 impl Written {
-    /// Begins new rows, from this number on.
+    /// Begin new rows, from this number on.
     pub(crate) fn begin(&mut self, first: u32) {
         let rows = std::mem::replace(&mut self.rows, Rows { first, ..Rows::default() });
         if !rows.ends.is_empty() {
@@ -42,7 +42,7 @@ impl Written {
         }
     }
 
-    /// An edge of the node whose row is being written.
+    /// Add an edge of the node whose row is being written.
     #[inline(always)]
     pub(crate) fn edge(&mut self, target: u32, strength: u32) {
         self.rows.targets.push(joint(target, strength));
@@ -54,7 +54,7 @@ impl Written {
         self.rows.ends.push(self.rows.targets.len() as u32);
     }
 
-    /// The row of this node comes next: those before it that were not shown have no edges.
+    /// Continue with the row of this node. Nodes between that were not shown have no edges.
     #[inline(always)]
     pub(crate) fn go_to(&mut self, id: u32) {
         while self.rows.first as usize + self.rows.ends.len() < id as usize {
@@ -67,8 +67,8 @@ impl Written {
         self.done
     }
 
-    /// Joins what all workers have written, which together is the rows of all nodes. An error where there are more edges than
-    /// can be counted, or memory for.
+    /// Join what all workers have written, which must be the rows of all nodes. Fails if there are too many edges to
+    /// number, or for the memory.
     pub(crate) fn join(written: Vec<Written>, nodes: usize) -> Result<Joined> {
         let unread = written.iter().map(|rows| rows.unread).sum();
         let parts = written.into_iter().flat_map(Written::finish).collect();
@@ -77,7 +77,7 @@ impl Written {
     }
 }
 
-/// The edges of all nodes, of each node its kind and the references that it counts, and bytes that could not be read.
+/// The edges of all nodes, the kind and the reference count of each node, and the bytes that could not be read.
 pub(crate) struct Joined {
     pub(crate) edges: Edges,
     pub(crate) kinds: Vec<u32>,
@@ -85,7 +85,7 @@ pub(crate) struct Joined {
     pub(crate) unread: u64,
 }
 
-/// An empty list with room for so many.
+/// Return an empty list with room for `count` elements.
 fn with_room<T>(count: usize) -> Result<Vec<T>> {
     let mut list = Vec::new();
     list.try_reserve_exact(count).map_err(|_| Error::Memory("not enough memory for all edges"))?;
@@ -99,7 +99,7 @@ pub(crate) struct Edges {
 }
 
 impl Edges {
-    /// Joins rows that together are those of all nodes. Returns the kinds too, and the counts of references.
+    /// Join rows that together are those of all nodes. Return the kinds and the reference counts too.
     fn join(mut parts: Vec<Rows>, nodes: usize) -> Result<(Edges, Vec<u32>, Vec<u8>)> {
         parts.sort_unstable_by_key(|part| part.first);
         let all: usize = parts.iter().map(|part| part.targets.len()).sum();
@@ -124,7 +124,7 @@ impl Edges {
         Ok((edges, kinds, counts))
     }
 
-    /// The edges of consecutive nodes, which have neither kinds nor counts; each row as `joint` makes them.
+    /// Make edges of consecutive nodes, without kinds and counts. The elements of a row are made by `joint`.
     pub(crate) fn of_rows<R: IntoIterator<Item = u32>>(rows: impl IntoIterator<Item = R>) -> Edges {
         let mut edges = Edges::default();
         for row in rows {
@@ -134,7 +134,7 @@ impl Edges {
         edges
     }
 
-    /// Gives each edge the strength that `judge` finds for its source, target and strength.
+    /// Give each edge the strength that `judge` returns for its source, target and strength.
     pub(crate) fn judge(&mut self, judge: impl Fn(u32, u32, u32) -> u32) {
         let mut start = 0;
         for (source, end) in (0u32..).zip(&self.ends) {
@@ -154,33 +154,33 @@ impl Edges {
         self.targets.len()
     }
 
-    /// The edges of a node: the numbers of targets with the strength in the two highest bits.
+    /// Return the edges of a node: target numbers with the strength in the two highest bits.
     #[inline(always)]
     pub(crate) fn of(&self, node: u32) -> &[u32] {
         let (start, end) = self.row(node);
         &self.targets[start as usize..end as usize]
     }
 
-    /// The places of a node's edges among all.
+    /// Return the range of a node's edges among all edges.
     #[inline(always)]
     pub(crate) fn row(&self, node: u32) -> (u32, u32) {
         let node = node as usize;
         (if node == 0 { 0 } else { self.ends[node - 1] }, self.ends[node])
     }
 
-    /// Has the ends of a node's row fetched.
+    /// Prefetch the ends of a node's row.
     #[inline(always)]
     pub(crate) fn fetch_row(&self, node: u32) {
         fetch(&self.ends, node as usize);
     }
 
-    /// Has the edges of a node fetched, whose row was.
+    /// Prefetch the edges of a node whose row was prefetched.
     #[inline(always)]
     pub(crate) fn fetch_edges(&self, node: u32) {
         fetch(&self.targets, self.row(node).0 as usize);
     }
 
-    /// The edge at a place.
+    /// Return the edge at an index.
     #[inline(always)]
     pub(crate) fn at(&self, place: u32) -> u32 {
         self.targets[place as usize]
@@ -192,14 +192,14 @@ pub(crate) fn split(edge: u32) -> (u32, u32) {
     (edge & TARGET, edge >> STRENGTH_SHIFT)
 }
 
-/// An edge to this node.
+/// Make an edge to a node.
 #[inline(always)]
 pub(crate) fn joint(target: u32, strength: u32) -> u32 {
     target | strength << STRENGTH_SHIFT
 }
 
-/// Pairs of a row and a value in compressed rows, `(starts, values)`, each row in the order of the pairs, which are
-/// gone through twice.
+/// Put pairs of a row and a value into compressed rows, `(starts, values)`, keeping the order of the pairs in each row.
+/// The pairs are iterated twice.
 pub(crate) fn in_rows(rows: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0u32; rows + 1];
     pairs.clone().for_each(|(row, _)| starts[row as usize + 1] += 1);

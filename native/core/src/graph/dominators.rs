@@ -1,7 +1,7 @@
-//! What each node alone keeps alive: dominators by semi-NCA (Georgiadis 2005), without recursion, in 32-bit arrays.
+//! Dominators by semi-NCA (Georgiadis 2005), without recursion, in 32-bit arrays, and the retained size of each node.
 //!
-//! A node's immediate dominator is the last one that every way from the roots to it passes. What it retains is itself
-//! and all that it dominates.
+//! A node's immediate dominator is the last other node on every path from the roots to it. A node retains itself and
+//! everything that it dominates.
 
 use super::csr::{in_rows, split, Edges};
 use super::tree::{Tree, NOBODY, NOT_REACHED};
@@ -14,24 +14,25 @@ use std::borrow::Borrow;
 const OFTEN: usize = 1 << 20;
 
 pub(crate) struct Dominators {
-    /// Immediate dominators by node; NOBODY: none, or not reached.
+    /// Immediate dominators by node; NOBODY if there is none, or if the node is not reached.
     pub(crate) above: Vec<u32>,
-    /// Bytes that each node retains.
+    /// The retained size of each node in bytes.
     pub(crate) retained: Vec<u64>,
     /// The reachable nodes, each after its dominator.
     pub(crate) order: Vec<u32>,
 }
 
-/// The graph as the search numbers it: 0 is above all roots.
+/// The graph as the search numbers it. Number 0 is above all roots.
 struct Search {
     order: Vec<u32>,
     numbers: Vec<u32>,
     parents: Vec<u32>,
-    /// A bit for each edge: whether the search went over it.
+    /// A bit for each edge that the search followed.
     taken: Bits,
 }
 
-/// A node on the way down: its number, the places of its edges that were not followed yet, and whether all of them count.
+/// A node on the path of the search: its number, the range of its edges that were not followed yet, and whether all of
+/// them count.
 struct Open {
     node: u32,
     number: u32,
@@ -41,7 +42,7 @@ struct Open {
 }
 
 impl Search {
-    /// Depth first from the roots.
+    /// Search depth first from the roots.
     fn run(edges: &Edges, tree: &Tree, roots: &[u32], control: &Control) -> Result<Search, Cancelled> {
         let reached = tree.phases.iter().filter(|phase| **phase != NOT_REACHED).count();
         let mut search = Search {
@@ -81,7 +82,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Has what the search needs of the next targets of a row fetched.
+    /// Prefetch what the search needs of the next targets of a row.
     #[inline(always)]
     fn look_ahead(&self, place: u32, end: u32, edges: &Edges, tree: &Tree) {
         const SOON: u32 = ahead::SOON as u32;
@@ -100,7 +101,7 @@ impl Search {
         }
     }
 
-    /// Has what is asked of the nodes with the next numbers fetched.
+    /// Prefetch what is needed of the nodes with the next numbers.
     #[inline(always)]
     fn fetch_sources(&self, number: usize, edges: &Edges, tree: &Tree) {
         const SOON: usize = 3 * ahead::SOON;
@@ -123,9 +124,10 @@ impl Search {
         Open { node, number, next, end, all: tree.counts_all(node) }
     }
 
-    /// Predecessors by number: `(starts, numbers)`, without the edges that the search took, which `parents` has.
+    /// Return predecessors by number, `(starts, numbers)`, without the edges that the search followed, which are in
+    /// `parents`.
     fn incoming(&self, edges: &Edges, tree: &Tree, roots: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        // Looked up once: where a number lies is a cache miss for each edge.
+        // Each number is looked up once: it is a cache miss for each edge.
         let left = roots.len() + edges.count() - edges.count().min(self.order.len() - 1);
         let mut pairs: Vec<(u32, u32)> = Vec::with_capacity(left);
         pairs.extend(roots.iter().map(|root| (self.numbers[*root as usize], 0)));
@@ -146,7 +148,7 @@ impl Search {
         in_rows(self.order.len(), pairs.iter().copied())
     }
 
-    /// Immediate dominators, by number.
+    /// Return immediate dominators, by number.
     fn dominators(&self, starts: &[u32], sources: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
         let count = self.order.len();
         let mut semi = self.parents.clone();
@@ -157,7 +159,7 @@ impl Search {
             let mut best = self.parents[number as usize];
             for source in &sources[starts[number as usize] as usize..starts[number as usize + 1] as usize] {
                 let found = evaluate(*source, number + 1, &mut ancestors, &mut labels, &semi, &mut path);
-                // Of a node that comes before this one the search itself is the answer.
+                // For a source with a lower number the source itself is the answer.
                 let reach = if *source <= number { *source } else { semi[found as usize] };
                 best = best.min(reach);
             }
@@ -179,8 +181,8 @@ impl Search {
     }
 }
 
-/// The node with the smallest semidominator between `node` and the root of its tree among those that are linked (numbers
-/// from `linked` on). Paths are shortened on the way.
+/// Return the node with the smallest semidominator between `node` and the root of its tree among the linked nodes
+/// (numbers from `linked` on). Paths are shortened on the way.
 fn evaluate(
     node: u32,
     linked: u32,
@@ -211,7 +213,7 @@ fn evaluate(
     labels[node as usize]
 }
 
-/// What the search found, by its numbers.
+/// The result of the search, by its numbers.
 struct Found {
     order: Vec<u32>,
     numbers: Vec<u32>,
@@ -219,7 +221,7 @@ struct Found {
 }
 
 impl Found {
-    /// Immediate dominators. A tree that is given away is let go as soon as it is not needed any more.
+    /// Compute immediate dominators. A tree that is passed by value is dropped as soon as it is no longer needed.
     fn of(edges: &Edges, tree: impl Borrow<Tree>, roots: &[u32], control: &Control) -> Result<Found, Cancelled> {
         let search = Search::run(edges, tree.borrow(), roots, control)?;
         let (starts, sources) = search.incoming(edges, tree.borrow(), roots);
@@ -229,10 +231,10 @@ impl Found {
         Ok(Found { order, numbers, above })
     }
 
-    /// Bytes that each node retains, by node; `sizes`: its own.
+    /// Return the retained size of each node, by node. `sizes`: the nodes' own sizes.
     fn retained(&self, sizes: Vec<u64>) -> Vec<u64> {
         let mut found = sizes;
-        // By number first: a node and its dominator have numbers that are close together.
+        // Sum by number first: a node and its dominator have numbers that are close together.
         let own = |node: &u32| found.get(*node as usize).copied().unwrap_or(0);
         let mut retained: Vec<u64> = self.order.iter().map(own).collect();
         for number in (1..self.order.len()).rev() {
@@ -245,7 +247,8 @@ impl Found {
     }
 }
 
-/// Bytes that each node retains, by node, where nothing else is asked. `sizes`: bytes by node. Of the tree as `Found::of`.
+/// Return the retained size of each node, by node, if nothing else is needed. `sizes`: bytes by node. `tree` as in
+/// `Found::of`.
 pub(crate) fn retained(
     edges: &Edges,
     tree: impl Borrow<Tree>,
@@ -257,7 +260,7 @@ pub(crate) fn retained(
 }
 
 impl Dominators {
-    /// `sizes`: bytes by node.
+    /// Compute dominators and retained sizes. `sizes`: bytes by node.
     pub(crate) fn find(
         edges: &Edges,
         tree: &Tree,
@@ -275,7 +278,7 @@ impl Dominators {
         Ok(Dominators { above, retained, order: found.order })
     }
 
-    /// The nodes that dominate this one, from the outermost to itself.
+    /// Return the nodes that dominate this one, outermost first, itself last.
     pub(crate) fn chain(&self, node: u32) -> Vec<u32> {
         let mut found = Vec::new();
         let mut at = node;
@@ -297,14 +300,14 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::{SystemTime, UNIX_EPOCH};
 
-    /// Edges of every node.
+    /// The edges of every node.
     type Plain = Vec<BTreeSet<u32>>;
 
     fn rows(plain: &Plain) -> Edges {
         Edges::of_rows(plain.iter().map(|row| row.iter().copied()))
     }
 
-    /// What the roots lead to without passing `without`.
+    /// Return what the roots reach on paths that avoid `without`.
     fn reached(plain: &Plain, roots: &[u32], without: Option<u32>) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         let mut open: Vec<u32> = roots.to_vec();
@@ -321,7 +324,7 @@ mod tests {
         *state >> 33
     }
 
-    /// A node dominates what cannot be reached without it.
+    /// A node dominates the nodes that cannot be reached without it.
     #[test]
     fn dominators_are_those_without_which_nothing_is_reached() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! Drawing the graph: one walk over the blocks for the marks, another one for the edges.
+//! Draw the graph: one walk over the blocks for the marks, and another one for the edges.
 
 use super::csr::{Joined, Written};
 use super::edges::{Drawer, Registry, Round, Source, DOUBTFUL, EXACT, LIKELY, STRAY};
@@ -25,13 +25,13 @@ use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
-/// Of what lies outside of the heaps, shown between two looks at whether to go on.
+/// Bytes outside the heaps that are shown between two checks for cancellation.
 const PIECE: u64 = 16 << 20;
 
-/// Something outside of the heaps that refers to objects.
+/// Something outside the heaps that refers to objects.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// In which phase it is followed (tree.rs).
+    /// The phase in which it is followed (tree.rs).
     pub phase: usize,
     /// References that are known.
     pub pointers: Vec<u64>,
@@ -39,7 +39,7 @@ pub struct Root {
     pub ranges: Vec<(u64, u64)>,
 }
 
-/// The addresses of static types, ascending: what looks like one in the data of loaded objects.
+/// Return the addresses of static types, ascending: everything in the data of loaded objects that looks like one.
 pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout) -> Result<Vec<u64>> {
     let mut types = Types::new(heaps, layout);
     let mut found = Vec::new();
@@ -62,9 +62,9 @@ pub fn static_types(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: &TypeLayout
     Ok(found)
 }
 
-/// Reads all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker, ascending; `left_over`: parts of
-/// blocks of C code that hold nothing, and `holders`: where words are references for certain, both ascending.
-/// `is_partial`: memory that may lead to blocks is not there.
+/// Read all edges. `statics`: static types, ascending; `linked`: tables of the dynamic linker, ascending; `left_over`:
+/// unused parts of blocks of C code; `holders`: addresses of words that are certainly references, both ascending.
+/// `is_partial`: memory that may lead to blocks is missing.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_graph(
     watcher: &dyn Watcher,
@@ -122,20 +122,20 @@ pub fn draw_graph(
     Ok(Graph::new(shared, Some(layout), ids, edges, kinds, types, phases, proof, syntax, handles))
 }
 
-/// The numbers of the roots, the first one's given, by phase.
+/// Return the numbers of the roots by phase; `first` is the number of the first root.
 pub(super) fn root_phases(roots: &[Root], first: u32) -> [Vec<u32>; PHASES] {
     let mut phases: [Vec<u32>; PHASES] = Default::default();
     roots.iter().zip(first..).for_each(|(root, id)| phases[root.phase].push(id));
     phases
 }
 
-/// A bit for each block of the stores whose used blocks only a walk can tell.
+/// Return a bit for each block of the stores whose used blocks only a walk finds.
 pub(super) fn walked_bits(heaps: Heaps<'_>) -> Option<Vec<SharedBits>> {
     let numbers = |store: &Store| if store.is_told_by_walk() { store.block_numbers() } else { 0 };
     heaps.stores.iter().map(|store| SharedBits::new(numbers(store))).collect()
 }
 
-/// The result of the walk over all blocks: their rows, blocks of C code whose last word is a field, those of syntax
+/// The result of the walk over all blocks: their rows, blocks of C code whose last word is a field, blocks of syntax
 /// trees, references that may be round numbers, and objects that only pass an address on.
 struct Drawn {
     written: Vec<Written>,
@@ -191,7 +191,7 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// The rows of static types and of roots.
+/// Write the rows of static types and of roots.
 fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
     let mut drawer: Drawer<'_> = Drawer::new(source);
     drawer.rows.begin(source.blocks.ids.first_static);
@@ -216,7 +216,7 @@ fn outside(control: &Control, source: Source<'_>, roots: &[Root]) -> Result<Writ
     Ok(drawer.rows)
 }
 
-/// Shows what is there of a range in pieces, and looks before each whether to go on.
+/// Show the readable parts of a range in pieces, and check for cancellation before each.
 pub(super) fn in_pieces(
     control: &Control,
     space: &Space,
@@ -247,7 +247,7 @@ mod tests {
 
     const START: u64 = 1 << 32;
 
-    /// A file of three pieces' size at the beginning of 2^46 bytes of which a core has nothing.
+    /// A file of the size of three pieces at the beginning of 2^46 bytes, of which a core contains nothing else.
     fn space() -> Space {
         let path = std::env::temp_dir().join(format!("gdbheap-pieces-{}", std::process::id()));
         let size = 3 * PIECE - 16;

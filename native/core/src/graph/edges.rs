@@ -1,8 +1,8 @@
-//! The references that lie in each used block.
+//! Find the references in each used block.
 //!
-//! An edge is EXACT where the layout says that a reference lies there, LIKELY where a word of an unknown block or of an
-//! object written in C is the address of an object or of a block, DOUBTFUL where it may be older than the block that it lies
-//! in (padding.rs), and STRAY where it points into a block, or lies on a stack: it may be a number, or left over.
+//! An edge is EXACT if the layout says that a reference is there. It is LIKELY if a word of an unknown block, or of an
+//! object written in C, is the address of an object or of a block. It is DOUBTFUL if the word may be older than its
+//! block (padding.rs). It is STRAY if the word points into a block or lies on a stack: it may be a number, or stale.
 
 use super::csr::{Written, MANY};
 use super::ids::{Blocks, Found};
@@ -31,10 +31,10 @@ pub(crate) const STRAY: u32 = 3;
 pub(crate) const BUFFER: u32 = 1 << 31;
 pub(crate) const IDLE: u32 = 1 << 30;
 pub(crate) const KIND: u32 = IDLE - 1;
-/// Of a group of blocks of C code: the number is what they are, and no type's.
+/// In a group of blocks of C code: the number is a kind of structure, not a type's.
 pub(crate) const NAMED: u32 = 1 << 29;
 
-/// Whether a node of this kind is a living object.
+/// Return whether a node of this kind is a living object.
 #[inline(always)]
 pub(crate) fn is_object(kind: u32) -> bool {
     kind & KIND != 0 && kind & (BUFFER | IDLE) == 0
@@ -44,20 +44,20 @@ pub(crate) fn is_object(kind: u32) -> bool {
 const WINDOW: u64 = 48 << 12;
 const WORD: u64 = 8;
 const MAX_INLINE: u64 = 256;
-/// Fields of the interpreter that lie side by side and are of one size are fewer.
+/// There are fewer adjacent fields of the interpreter whose blocks have one size.
 const LEAST_LIST: usize = 8;
-/// However alike they are.
+/// The same, however alike the blocks are.
 const SURE_LIST: usize = 24;
 const SPARE_HEAD: usize = 128;
-/// PyArrayObject_fields: from data to base.
+/// The offset from data to base in PyArrayObject_fields.
 const BASE: u64 = 32;
-/// Where a block of a PyArena has the next one.
+/// The offset of the next block in a block of a PyArena.
 const NEXT_OF_ARENA: u64 = 16;
 /// Bits of tp_flags: subclasses of list and of dict.
 const LIST: u64 = 1 << 25;
 const DICT: u64 = 1 << 29;
 
-/// Types by the numbers that all workers know.
+/// Types by the numbers that all workers share.
 #[derive(Default)]
 pub(crate) struct Registry {
     numbers: HashMap<u64, u32>,
@@ -73,7 +73,7 @@ impl Registry {
     }
 }
 
-/// A table of the dynamic linker begins at most so far behind the beginning of its block.
+/// The first words of a block among which a table of the dynamic linker begins.
 const LINE_WORDS: usize = 16;
 
 /// What all workers read.
@@ -85,23 +85,23 @@ pub(crate) struct Source<'a> {
     pub(crate) layout: &'a GraphLayout,
     pub(crate) marks: &'a [u32],
     pub(crate) registry: &'a Mutex<Registry>,
-    /// Tables of the dynamic linker, which lead to the one before alone; ascending.
+    /// Tables of the dynamic linker, which refer only to the table before; ascending.
     pub(crate) linked: &'a [u64],
-    /// Parts of blocks of C code that hold nothing, as their containers say, ascending.
+    /// Parts of blocks of C code without items, according to their containers, ascending.
     pub(crate) left_over: &'a [(u64, u64)],
-    /// Where words are references for certain, ascending.
+    /// The addresses of words that are certainly references, ascending.
     pub(crate) holders: &'a [u64],
 }
 
-/// What a drawer does with the references that it finds.
+/// The consumer of the references that a drawer finds.
 pub(crate) trait Sink: Default {
-    /// The block that holds an address, by what the sink knows of blocks.
+    /// Return the block that holds an address, as the sink knows blocks.
     fn find(&self, blocks: &Blocks<'_>, pointer: u64) -> Option<Found>;
-    /// Takes a reference to a block.
+    /// Add a reference to a block.
     fn lead(&mut self, found: Found, strength: u32);
-    /// Counts bytes that were wanted and could not be read.
+    /// Count bytes that were needed but could not be read.
     fn miss(&mut self, bytes: u64);
-    /// Takes the references that the object counts, MANY for more.
+    /// Set the reference count of the object, MANY if larger.
     fn counted(&mut self, count: u8);
 }
 
@@ -126,12 +126,12 @@ impl Sink for Written {
     }
 }
 
-/// Of 0.5, 0.75, 1.0 and 1.5 as floats, and of sizes and limits.
+/// 0.5, 0.75, 1.0 and 1.5 as floats are multiples of this, and so are sizes and limits.
 const ROUND: u64 = 1 << 20;
-/// More words that may be round numbers are taken for references.
+/// If more words may be round numbers, the rest count as references.
 const MOST_ROUNDS: usize = 4_000;
 
-/// A reference that may be a number (rounds.rs), `offset` bytes behind the start of its block.
+/// A reference that may be a number (rounds.rs), `offset` bytes after the start of its block.
 #[derive(Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) source: u32,
@@ -139,14 +139,14 @@ pub(crate) struct Round {
     pub(crate) offset: u64,
 }
 
-/// One worker's part.
+/// The visitor of one worker.
 pub(crate) struct Drawer<'a, S = Written> {
     source: Source<'a>,
     types: Types<'a>,
     shapes: Vec<Option<Arc<Shape>>>,
     bounds: (u64, u64),
     spans: Vec<(u64, u64)>,
-    /// Distances from the start of a block at which something may begin, a bit for each multiple of eight.
+    /// The distances from the start of a block at which something may begin, a bit for each multiple of eight.
     starts: u128,
     scratch: Vec<u8>,
     pub(crate) rows: S,
@@ -158,11 +158,11 @@ pub(crate) struct Drawer<'a, S = Written> {
     pub(crate) rounds: Vec<Round>,
     /// Objects that only pass an address on.
     pub(crate) handles: Vec<u32>,
-    /// The block whose row is being drawn, by number, and where it begins.
+    /// The number of the block whose row is being drawn, and its address.
     drawn: (u32, u64),
 }
 
-/// The bytes of something: of an object from its own address on, or of a block.
+/// The bytes of an object, from its own address on, or of a block.
 #[derive(Clone, Copy)]
 struct Bytes<'a> {
     address: u64,
@@ -176,8 +176,8 @@ impl Bytes<'_> {
     }
 }
 
-/// An object at a word's address, or the keys of a dict: the size of the block, and whether the word points to the head that
-/// the collector links.
+/// An object to which a word points, or the keys of a dict: the size of the block, and whether the word points to the
+/// head by which the collector links the object.
 #[derive(Clone, Copy)]
 struct Spare {
     size: u64,
@@ -214,7 +214,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// A reference, wherever it points in a block.
+    /// Add a reference, wherever it points in a block.
     #[inline(always)]
     pub(crate) fn reference(&mut self, pointer: u64, strength: u32) {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
@@ -225,7 +225,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// A word that is a reference if something begins where it points; whether it is one.
+    /// Add a word, which is a reference if something begins where it points. Return whether it is one.
     #[inline(always)]
     fn word(&mut self, pointer: u64, strength: u32) -> bool {
         if strength != EXACT && strays::has_tag(pointer) {
@@ -237,7 +237,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
         let Some(found) = self.rows.find(&self.source.blocks, pointer) else { return false };
         let inside = pointer.wrapping_sub(found.address);
-        // The last word of a block lies in the next one's header, to which the lists of free blocks lead.
+        // The last word of a block is in the next block's header, to which the lists of free blocks point.
         if inside > 0 && strength != EXACT && self.source.blocks.heaps.is_header(pointer) {
             if pointer > found.address {
                 self.rows.lead(found, STRAY);
@@ -254,7 +254,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         begins
     }
 
-    /// As `word`, of a word at `address` in the block that is drawn.
+    /// Do the same as `word` for the word at `address` in the block that is being drawn.
     #[inline(always)]
     fn word_at(&mut self, address: u64, pointer: u64, strength: u32) {
         if self.word(pointer, strength) && strength == LIKELY && pointer % ROUND == 0 && pointer < LOW {
@@ -271,7 +271,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// A stray reference where a word without its tag is the address of a block.
+    /// Add a stray reference if a word without its tag is the address of a block.
     #[inline(always)]
     fn tagged(&mut self, word: u64) {
         if let Some(pointer) = strays::untagged(word, &self.spans) {
@@ -281,7 +281,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Whether something of C's begins in the middle of a block.
+    /// Return whether a C structure begins in the middle of a block.
     fn begins_inside(&self, pointer: u64) -> bool {
         let heaps = self.source.blocks.heaps;
         heaps
@@ -289,13 +289,13 @@ impl<'a, S: Sink> Drawer<'a, S> {
             .is_some_and(|block| strays::begins_inside(|at| heaps.space.word(at).ok(), &block, pointer))
     }
 
-    /// Whether an object may begin anywhere in the block.
+    /// Return whether an object may begin anywhere in the block.
     fn is_in_slab(&self, pointer: u64) -> bool {
         let slot = || self.source.blocks.heaps.slot_at(pointer);
         self.types.layout.slab.is_some() && slot().is_some_and(|(_, size)| self.types.is_slab_size(size))
     }
 
-    /// Shows the bytes [from, to) of something, in pieces whose sizes are multiples of 48 but for the last.
+    /// Show the bytes [from, to), in pieces whose sizes are multiples of 48 except the last.
     fn pieces(&mut self, bytes: Bytes<'_>, from: u64, to: u64, show: &mut dyn FnMut(&mut Self, u64, &[u8])) {
         let to = to.min(bytes.size());
         if from >= to {
@@ -308,7 +308,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         scratch.resize(WINDOW as usize, 0);
         let (space, mut at) = (self.source.space, from);
         while at < to {
-            // What is zero by definition leads nowhere, however large it is.
+            // Memory that is zero by definition has no references, however large it is.
             let backed = space.next_backed(bytes.address + at).map_or(to, |next| (next - bytes.address).min(to));
             let passed = (backed - at) / WINDOW * WINDOW;
             self.rows.miss(passed - space.covered_bytes(bytes.address + at, bytes.address + at + passed));
@@ -322,14 +322,14 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.scratch = scratch;
     }
 
-    /// A word of something; None where it cannot be read.
+    /// Return a word; None if it cannot be read.
     #[inline(always)]
     fn field(&self, bytes: Bytes<'_>, offset: u64) -> Option<u64> {
         let known = word_at(bytes.head, offset as usize);
         known.or_else(|| self.source.space.word(bytes.address.wrapping_add(offset)).ok())
     }
 
-    /// As `field`, of one byte.
+    /// Return a byte; None if it cannot be read.
     fn byte(&self, bytes: Bytes<'_>, offset: i64) -> Option<u8> {
         let mut read = [0];
         match bytes.head.get(usize::try_from(offset).ok()?) {
@@ -340,14 +340,14 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// A field that is a reference, if it can be read.
+    /// Add the reference in a field, if it can be read.
     fn reference_at(&mut self, bytes: Bytes<'_>, offset: u64, strength: u32) {
         if let Some(pointer) = self.field(bytes, offset) {
             self.reference(pointer, strength);
         }
     }
 
-    /// `count` references in a row.
+    /// Add `count` references in a row.
     fn references(&mut self, bytes: Bytes<'_>, from: u64, count: u64) {
         let to = from.saturating_add(count.saturating_mul(8));
         self.pieces(bytes, from, to, &mut |drawer, _, piece| {
@@ -355,7 +355,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// References in a table: the `words` words at `first` of each of `count` entries.
+    /// Add the references of a table: the `words` words at offset `first` of each of `count` entries.
     fn table(&mut self, bytes: Bytes<'_>, from: u64, count: u64, step: u64, first: u64, words: u64) {
         let to = from.saturating_add(count.saturating_mul(step));
         self.pieces(bytes, from, to, &mut |drawer, _, piece| {
@@ -367,17 +367,17 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// Whatever a block of unknown contents leads to.
+    /// Add whatever a block of unknown contents refers to.
     fn anything(&mut self, bytes: Bytes<'_>) {
         self.words(bytes, u64::MAX, (bytes.size().saturating_sub(WORD), DOUBTFUL));
     }
 
-    /// The same of a block of C code, whose last word is noted: it may lie beyond what was asked for.
+    /// Do the same for a block of C code, and record its last word, which may lie after the requested bytes.
     fn structure(&mut self, id: u32, size: u64, bytes: Bytes<'_>) {
         if self.types.layout.is_syntax(bytes.address, size, bytes.head) {
             self.syntax.push(id);
-            // The arena has a list of the objects that its nodes name. In what these leave unfilled lie words of the
-            // memory's former owners.
+            // The arena has a list of the objects that its nodes name. The unfilled parts of its blocks hold stale
+            // words of former owners.
             let start = self.types.layout.outer_hook(bytes.head) as u64;
             return self.reference_at(bytes, start + NEXT_OF_ARENA, LIKELY);
         }
@@ -410,7 +410,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// Words that may be references up to `to`; those from `from` on are as good as `strength` says.
+    /// Add words before `to` that may be references. Words from `from` on get this `strength`.
     fn words(&mut self, bytes: Bytes<'_>, to: u64, (from, strength): (u64, u32)) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (index, word) in piece.chunks_exact(8).enumerate() {
@@ -421,7 +421,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// The same of a block of which parts hold nothing.
+    /// Do the same for a block of which parts are unused.
     fn container(&mut self, bytes: Bytes<'_>, to: u64, mut left: &[(u64, u64)]) {
         self.pieces(bytes, 0, to, &mut |drawer, at, piece| {
             for (word, address) in piece.chunks_exact(8).zip((bytes.address + at..).step_by(8)) {
@@ -434,7 +434,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// The same but for what is left over on free lists (3.10 and later, where the state is no static data).
+    /// Do the same except for stale words of free lists (3.10 and later, where the state is not static data).
     fn interpreter_state(&mut self, bytes: Bytes<'_>, to: u64) {
         self.pieces(bytes, 0, to, &mut |drawer, _, piece| {
             let left = drawer.left_over(piece);
@@ -443,12 +443,12 @@ impl<'a, S: Sink> Drawer<'a, S> {
         });
     }
 
-    /// The places of words that keep nothing alive: those of a free list, which is many words in a row that point to blocks of
-    /// one size, some of them lists or dicts, but for objects on it, or to dicts' keys (3.10 to 3.12); and those to the heads of
-    /// objects, which the collector links.
+    /// Return the offsets of words that keep nothing alive. A free list is many words in a row that point to blocks of
+    /// one size, either objects, some of them lists or dicts, or keys of dicts (3.10 to 3.12); only its words to living
+    /// objects count as stale here. Words to the heads by which the collector links objects count too.
     fn left_over(&mut self, piece: &[u8]) -> HashSet<u64> {
         let found: Vec<_> = piece.chunks_exact(8).map(|word| self.spare(u64_at(word, 0))).collect();
-        // What stands before or behind a list of keys may have their size.
+        // A block before or after a list of keys may have their size.
         let size = |place: usize| found.get(place).copied().flatten().map(|spare| (spare.size, spare.is_keys));
         let heads = (0..found.len()).filter(|place| found[*place].is_some_and(|spare| spare.is_head));
         let (mut left, mut first): (HashSet<u64>, usize) = (heads.map(|place| 8 * place as u64).collect(), 0);
@@ -457,11 +457,11 @@ impl<'a, S: Sink> Drawer<'a, S> {
                 continue;
             }
             let run = || found[first..=place].iter().flatten();
-            // Fields of the interpreter that lie side by side are living lists and dicts, or fewer.
+            // Adjacent fields of the interpreter point to living lists and dicts, or are fewer.
             let is_long = || run().count() >= SURE_LIST;
             let is_reused = || run().any(|spare| !spare.is_alive || !spare.is_container);
             let is_of_objects = || run().any(|spare| spare.is_container) && (is_long() || is_reused());
-            // The interpreter refers to no keys but by their dict.
+            // The interpreter refers to keys only through their dict.
             let is_of_keys = || run().all(|spare| spare.is_keys);
             let is_list = run().count() >= LEAST_LIST && (is_of_keys() || is_of_objects());
             if size(place).is_some() && is_list {
@@ -473,7 +473,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         left
     }
 
-    /// The object, or the dict's keys, that a word of a free list may point to.
+    /// Return the object, or the dict's keys, to which a word of a free list may point.
     fn spare(&mut self, pointer: u64) -> Option<Spare> {
         if pointer < self.bounds.0 || pointer >= self.bounds.1 {
             return None;
@@ -494,7 +494,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(Spare { size: block.size, is_keys: false, is_container, is_alive, is_head })
     }
 
-    /// The block without what debug hooks put before its contents, and how many bytes that is.
+    /// Return the block without what debug hooks put before its contents, and the bytes of that.
     fn unhooked<'b>(&self, bytes: Bytes<'b>) -> (Bytes<'b>, u64) {
         let layout = self.types.layout;
         let hook = layout.hook + layout.outer_hook(bytes.head) as u64;
@@ -531,15 +531,16 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// The keys and values of a dict (PyDictKeysObject).
+    /// Add the keys and values of a dict (PyDictKeysObject).
     fn keys(&mut self, bytes: Bytes<'_>) {
         if let Some((from, count, step, first, words)) = self.entries(bytes) {
             self.table(bytes, from, count, step, first, words);
         }
     }
 
-    /// Whether a block is keys of a small dict that the interpreter freed and keeps for the next one (dictobject.c,
-    /// keys_free_list): nobody refers to them, and their words are those of the last dict. None where its head is cut off.
+    /// Return whether a block is keys of a small dict that the interpreter freed and keeps for the next one
+    /// (dictobject.c, keys_free_list): nothing refers to them, and their words are those of the last dict. None if its
+    /// head is cut off.
     fn is_of_freed_keys(&self, bytes: Bytes<'_>) -> Option<bool> {
         let KeysLayout { kind, log2_index_bytes, size, entries, .. } = *self.source.layout.keys.as_ref()?;
         let (bytes, _) = self.unhooked(bytes);
@@ -554,7 +555,8 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some(slots == MIN_SLOTS && free.checked_add(used)? == usable(MIN_SLOTS))
     }
 
-    /// Where the keys and values of a dict lie, as `table` takes them; None where the head of the table is cut off.
+    /// Return where the keys and values of a dict lie, as the arguments of `table`; None if the head of the table is
+    /// cut off.
     fn entries(&self, bytes: Bytes<'_>) -> Option<(u64, u64, u64, u64, u64)> {
         let KeysLayout { kind, log2_index_bytes, size, entries, indices } = *self.source.layout.keys.as_ref()?;
         let count = self.field(bytes, entries)?;
@@ -569,7 +571,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         Some((indices.saturating_add(index_bytes), count, step, first, 2))
     }
 
-    /// Values of attributes; before them, downwards, are how many they are and in which order they came (3.11, 3.12).
+    /// Add values of attributes. Before them, downwards, are their number and their order of insertion (3.11, 3.12).
     fn prefixed(&mut self, bytes: Bytes<'_>, prefix: u64) {
         let known = bytes.head;
         let Some(used) = (prefix as usize).checked_sub(2).and_then(|at| known.get(at).copied()) else { return };
@@ -595,7 +597,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         shape
     }
 
-    /// The references of a living object; returns its kind.
+    /// Add the references of an object, if it is alive; return its kind.
     #[inline(always)]
     fn object(&mut self, number: u32, alive: bool, address: u64, size: u64, end: u64, head: &[u8]) -> u32 {
         let outer = self.types.layout.outer_hook(head) as u64;
@@ -652,7 +654,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         self.reference(pointer, EXACT);
     }
 
-    /// The memory that an array of numpy's shows and does not own, where its base only passes an address on.
+    /// Add the memory that a numpy array shows but does not own, if its base only passes an address on.
     fn shown(&mut self, claim: &PlacedClaim, block: Bytes<'_>) {
         if claim.extent.rule != STRIDES {
             return;
@@ -704,7 +706,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         }
     }
 
-    /// How many items an object has; the sign of an int is its number's.
+    /// Return the number of items of an object. An int has its sign there, which is dropped.
     fn count_of(&self, object: Bytes<'_>) -> Option<u64> {
         self.field(object, self.source.layout.ob_size).map(|count| (count as i64).unsigned_abs())
     }
@@ -736,7 +738,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
         points && (form.frame_state == 0 || state().is_some_and(|state| (state as i8) < form.frame_gone))
     }
 
-    /// A frame that is part of an object, from `start` on.
+    /// Add the references of a frame that is part of an object, from offset `start` on.
     fn frame(&mut self, layout: &FrameLayout, start: u64, object: Bytes<'_>) {
         let clean = !layout.tags;
         for field in &layout.fields {
@@ -768,7 +770,7 @@ impl<'a, S: Sink> Drawer<'a, S> {
             piece.chunks_exact(8).for_each(|word| drawer.reference(u64_at(word, 0) & clean, EXACT));
         });
         if count.is_none() {
-            // It runs: how far its stack is filled is in a register. Or that cannot be read.
+            // The frame runs: the height of its stack is in a register. Or the height cannot be read.
             self.pieces(object, locals + exact * 8, u64::MAX, &mut |drawer, _, piece| {
                 piece.chunks_exact(8).for_each(|word| _ = drawer.word(u64_at(word, 0) & clean, DOUBTFUL));
             });
@@ -776,20 +778,20 @@ impl<'a, S: Sink> Drawer<'a, S> {
     }
 }
 
-/// An object that was looked at, by the drawer's number of its type.
+/// An object that was examined, with the drawer's number of its type.
 #[derive(Clone, Copy)]
 pub(crate) struct Looked {
     pub(crate) number: u32,
-    /// Its own, not its block's.
+    /// The object's own address, not its block's.
     pub(crate) address: u64,
-    /// The references that it counts.
+    /// Its reference count.
     pub(crate) references: u64,
-    /// Nothing hangs on it.
+    /// Whether it has no references.
     pub(crate) is_leaf: bool,
     pub(crate) has_claims: bool,
 }
 
-/// References in a table: the `words` words at `first` of each of `count` entries.
+/// A table of references: the `words` words at offset `first` of each of `count` entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Table {
     pub(crate) at: u64,
@@ -799,9 +801,9 @@ pub(crate) struct Table {
     pub(crate) words: u64,
 }
 
-/// Objects one by one, in any order.
+/// Examine single objects, in any order.
 impl<S: Sink> Drawer<'_, S> {
-    /// The living object in a block, which begins with `head`.
+    /// Return the living object in a block that begins with `head`.
     #[inline(always)]
     pub(crate) fn look(&mut self, block: &Block, head: &[u8]) -> Option<Looked> {
         let (number, _) = self.types.object_in(head, block.size).filter(|(_, is_alive)| *is_alive)?;
@@ -823,17 +825,17 @@ impl<S: Sink> Drawer<'_, S> {
         Some(Looked { number, address: block.address + before, references, is_leaf, has_claims })
     }
 
-    /// Follows the references of an object that was looked at.
+    /// Follow the references of an object that was examined.
     pub(crate) fn follow(&mut self, looked: &Looked, block: &Block, head: &[u8]) {
         self.object(looked.number, true, block.address, block.size, block.end, head);
     }
 
-    /// Follows the references in a buffer.
+    /// Follow the references in a buffer.
     pub(crate) fn follow_buffer(&mut self, mark: u32, block: &Block, head: &[u8]) {
         self.buffer(mark, Bytes { address: block.address, end: block.end, head });
     }
 
-    /// The table that a buffer at `pointer` is; None for one of another form.
+    /// Return the table in a buffer at `pointer`; None if the buffer has another form.
     pub(crate) fn table_in(&self, mark: u32, pointer: u64, end: u64) -> Option<Table> {
         let (number, set_key) = (u64::from(mark) & shapes::MOST, self.source.layout.set_key);
         let (from, count, step, first, words) = match mark >> 28 {
@@ -848,19 +850,19 @@ impl<S: Sink> Drawer<'_, S> {
         Some(Table { at, count, step, first, words })
     }
 
-    /// tp_flags of a type, by the drawer's number.
+    /// Return tp_flags of a type, by the drawer's number.
     pub(crate) fn flags(&self, number: u32) -> u64 {
         self.types.kinds[number as usize].flags
     }
 
-    /// The address of a type, by the drawer's number.
+    /// Return the address of a type, by the drawer's number.
     pub(crate) fn kind(&self, number: u32) -> u64 {
         self.types.kinds[number as usize].address
     }
 }
 
 impl Drawer<'_> {
-    /// The number and the mark of a block, whose row comes next.
+    /// Return the number and the mark of a block, and continue with its row.
     #[inline(always)]
     fn mark_at(&mut self, place: Place) -> Option<(u32, u32)> {
         let id = self.source.blocks.ids.id_of(place)?;
@@ -868,7 +870,7 @@ impl Drawer<'_> {
         Some((id, self.source.marks[id as usize]))
     }
 
-    /// The references of a static type.
+    /// Add the references of a static type.
     pub(crate) fn static_type(&mut self, address: u64) {
         let size = self.source.layout.sizeof_type;
         let skipped = [self.weak_list_of(address), Some(self.types.layout.tp_flags)];
@@ -892,8 +894,8 @@ impl Drawer<'_> {
         self.source.space.word(own.wrapping_add(self.source.layout.tp_weaklistoffset)).ok()
     }
 
-    /// Words of memory outside of the heaps: what begins where they point, or any block. `has_lists`: the interpreter keeps
-    /// its free lists there, whose words stay when an object is taken off.
+    /// Add words of memory outside the heaps: references to what begins where they point, or to any block. `has_lists`:
+    /// the interpreter keeps its free lists there, whose words remain when an object is taken off.
     pub(crate) fn range(&mut self, start: u64, end: u64, strength: u32, has_lists: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -910,7 +912,7 @@ impl Drawer<'_> {
         self.scratch = scratch;
     }
 
-    /// A word outside of the heaps, which may be a number where it is a low one.
+    /// Add a word outside the heaps; a low word may be a number.
     fn outer_word(&mut self, address: u64, pointer: u64, strength: u32) {
         let is_certain = || self.source.holders.binary_search(&address).is_ok();
         if pointer >= LOW || pointer < self.bounds.0 || pointer >= self.bounds.1 || is_certain() {
@@ -956,7 +958,7 @@ impl Visitor for Drawer<'_> {
                     self.reference_at(bytes, self.types.layout.hook, LIKELY);
                     0
                 }
-                // Nobody has it: the interpreter keeps it for the numbers that come next.
+                // The block has no owner: the interpreter keeps it for the next numbers.
                 () if has_slots && self.types.is_idle_slab(address, size) => IDLE,
                 () => {
                     self.structure(id, size, bytes);
@@ -985,14 +987,14 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// The table before this one of the dynamic linker: the word ahead of the block's own address (struct
+/// Return the previous table of the dynamic linker: the word before the one with the block's own address (struct
 /// dlfo_mappings_segment: previous, to_free).
 pub(super) fn previous(head: &[u8], block: u64) -> Option<u64> {
     let words: Vec<u64> = head.chunks_exact(8).take(LINE_WORDS + 2).map(|word| u64_at(word, 0)).collect();
     words.windows(2).find(|pair| pair[1] == block).map(|pair| pair[0])
 }
 
-/// The parts that begin in the block [start, end).
+/// Return the parts that begin in the block [start, end).
 #[inline(always)]
 pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)] {
     if all.is_empty() {
@@ -1003,7 +1005,7 @@ pub(super) fn left_in(all: &[(u64, u64)], start: u64, end: u64) -> &[(u64, u64)]
     &all[first..first + count]
 }
 
-/// How many bytes of the block [start, end) were wanted and could not be read, of which `head` is there.
+/// Return how many bytes of the block [start, end) were needed but could not be read; `head` is what was read.
 #[inline(always)]
 pub(super) fn unread_of(space: &Space, (start, end): (u64, u64), most: usize, head: &[u8]) -> u64 {
     let (size, got) = (end.saturating_sub(start), head.len() as u64);

@@ -1,8 +1,8 @@
-//! Unreachable objects: those whose references all come from one another.
+//! Find unreachable objects: those whose references all come from one another.
 //!
-//! A word on a stack or in a structure of C may be left over, so that it does not prove that an object is alive. Its
-//! reference count does: an object is held from elsewhere if it has more references than the objects in question have
-//! to it. This is what the collector of CPython itself does (`subtract_refs`), for all objects instead of a generation.
+//! A word on a stack or in a C structure may be stale, so it does not prove that an object is alive. The object's
+//! reference count does: the object is held from elsewhere if it has more references than the objects in question have
+//! to it. CPython's own collector works like this (`subtract_refs`), but for one generation instead of all objects.
 
 use super::csr::{split, Edges};
 use super::edges::{is_object, BUFFER, EXACT, IDLE};
@@ -13,13 +13,13 @@ use gdbheap_access::work::Control;
 const OFTEN: usize = 1 << 20;
 
 pub(crate) struct Garbage {
-    /// Objects that are alive for the allocator only.
+    /// Objects that are alive only for the allocator.
     pub(crate) objects: Vec<u32>,
     /// Buffers that belong to those objects, by number.
     pub(crate) buffers: Vec<u32>,
 }
 
-/// `first_static`: the number after the last block's. `count_of`: an object's reference count.
+/// Find the garbage. `first_static`: the number after the last block's. `count_of`: an object's reference count.
 pub(crate) fn find(
     edges: &Edges,
     tree: &Tree,
@@ -30,7 +30,7 @@ pub(crate) fn find(
 ) -> Result<Garbage, Cancelled> {
     let questionable = |node: u32| node < first_static && tree.phases[node as usize] >= BY_OTHERS;
     let is_object = |node: u32| is_object(kinds[node as usize]);
-    // References that the objects in question, or their buffers, have to one another.
+    // References from the objects in question, or from their buffers, to one another.
     let mut inner = vec![0u32; first_static as usize];
     for node in (0..first_static).filter(|node| questionable(*node) && kinds[*node as usize] & !IDLE != 0) {
         for edge in edges.of(node) {

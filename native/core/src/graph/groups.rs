@@ -1,4 +1,4 @@
-//! Blocks in groups: what all of a group keep alive, and what one of them does.
+//! Group blocks: the retained size of all blocks of a group together, and of single blocks.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND, NAMED};
@@ -10,20 +10,20 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Blocks of one type, of one size where the type is not known.
+/// The blocks of one type, or of one size if the type is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped {
-    /// 0 where it is not known; of structures the number of what they are.
+    /// The type; 0 if unknown; for structures the number of their kind.
     pub type_address: u64,
     /// object, idle (on a free list), buffer, structure (of C code in a program with Python) or unknown.
     pub kind: &'static str,
-    /// Of each with its header, 0 where the type is known: they may differ then.
+    /// The size of each with its header; 0 if the type is known, because sizes may differ then.
     pub size: u64,
     pub count: u64,
     pub bytes: u64,
 }
 
-/// Blocks of one group, and what would be free if all of them went.
+/// The blocks of one group, and what would be freed if all of them were freed.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedByGroup {
     pub group: Grouped,
@@ -60,8 +60,8 @@ impl Graph {
         Grouped { type_address, kind: name, size, count, bytes }
     }
 
-    /// What would be free if all blocks of a group went, for each group. Of more than `top` groups those that retain most,
-    /// and others that retain as much.
+    /// Return for each group what would be freed without all its blocks. With `top`, return only the groups that retain
+    /// the most, and others that retain as much as the last.
     pub fn retained_by_group(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByGroup>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -87,7 +87,7 @@ impl Graph {
         Ok(rows.into_iter().map(named).collect())
     }
 
-    /// What is in the retained set of a node, itself included, the groups with the most bytes first.
+    /// Return the retained set of a node, itself included, by group, the groups with the most bytes first.
     pub fn kept_by(&self, watcher: &dyn Watcher, id: u32) -> Result<Vec<Grouped>> {
         let id = self.check(id)?;
         let found = self.dominators(watcher)?;
@@ -117,9 +117,10 @@ impl Graph {
         Ok(rows)
     }
 
-    /// The blocks that retain most, `(id, bytes)`, first the most. A block has no row of its own where another one dominates
-    /// it and both are of one type, or of one size where that is not known, or retain the same, or the inner one retains
-    /// itself alone. What retains itself alone and is dominated by no block has a row from `least` bytes on.
+    /// Return the blocks that retain the most, `(id, bytes)`, largest first. A block has no row if another block
+    /// dominates it and either both have one type (or one size if the type is unknown), or both retain the same, or the
+    /// inner one retains only itself. A block that retains only itself and that no block dominates has a row from
+    /// `least` bytes on.
     pub fn top_blocks(&self, watcher: &dyn Watcher, top: Option<usize>, least: u64) -> Result<Vec<(u32, u64)>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let sizes = self.sizes();
@@ -143,7 +144,8 @@ impl Graph {
         Ok(rows)
     }
 
-    /// The nodes to which a node leads, each once, `(id, bytes)`, the largest first, at most `top`; and how many there are.
+    /// Return the number of nodes to which a node refers, and at most `top` of them, each once, `(id, bytes)`, largest
+    /// first.
     pub fn largest_targets(&self, id: u32, top: usize) -> Result<(u64, Vec<(u32, u64)>)> {
         let blocks = self.blocks();
         let mut targets: Vec<u32> = self.edges.of(self.check(id)?).iter().map(|edge| split(*edge).0).collect();

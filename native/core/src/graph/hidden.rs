@@ -1,5 +1,5 @@
-//! Words that lead to what no root reaches, and that the drawing of a graph passes over: at addresses that are no multiple
-//! of a word, as the fields of packed structs are, and in files that are mapped.
+//! Find words that point to unreached blocks and that drawing the graph skips: at unaligned addresses, as in packed
+//! structs, and in mapped files.
 
 use super::drawing::in_pieces;
 use super::ids::Node;
@@ -11,10 +11,10 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 
 const WORD: u64 = 8;
-/// So many words are compared at once, which the compiler does with vectors.
+/// Words that are compared at once, which the compiler vectorizes.
 const AT_ONCE: usize = 256;
 
-/// The beginnings of lost blocks, and the range that they lie in.
+/// The addresses of unreached blocks, and the range in which they lie.
 struct Lost {
     addresses: Addresses,
     low: u64,
@@ -22,9 +22,9 @@ struct Lost {
 }
 
 impl Graph {
-    /// Where such words stand, with the beginnings of lost blocks that they are: at odd places of `inside`, where blocks lie,
-    /// and of `outside`, and anywhere in `files`, but in no block that is lost or free. None where lost blocks have less than
-    /// `least` bytes together.
+    /// Return the addresses of such words, with the unreached blocks to which they point: at unaligned addresses of
+    /// `inside`, where blocks lie, and of `outside`, and anywhere in `files`. Words in unreached or free blocks are
+    /// left out. Return nothing if unreached blocks have less than `least` bytes together.
     pub fn hidden_words(
         &self,
         watcher: &dyn Watcher,
@@ -49,7 +49,7 @@ impl Graph {
         let lost = Lost { span: addresses.iter().copied().max().unwrap_or(0) - low + 1, low, addresses };
         let heaps = self.heaps.lend();
         let space = heaps.space;
-        // What lies in a heap counts where a root reaches it.
+        // A word in a heap counts only if a root reaches its block.
         let is_alive = |at: u64, is_inside: bool| {
             let id = heaps.block_at(at).and_then(|block| self.ids.id_of(block.place));
             id.map_or(!is_inside, |id| tree.phases[id as usize] != NOT_REACHED)
@@ -82,7 +82,7 @@ impl Graph {
 }
 
 impl Lost {
-    /// The words of `bytes`, which lie at `base`, that begin `shift` bytes behind multiples of a word.
+    /// Append the words of `bytes`, which lie at `base`, that begin `shift` bytes after multiples of a word.
     fn words(&self, bytes: &[u8], base: u64, shift: u64, found: &mut Vec<(u64, u64)>) {
         let bytes = bytes.get(shift as usize..).unwrap_or_default();
         for (piece, words) in bytes.chunks(AT_ONCE * WORD as usize).enumerate() {

@@ -1,7 +1,7 @@
-//! Numbers for all used blocks, without a gap: a block's number is its rank among the used ones.
+//! Consecutive numbers for all used blocks: a block's number is its rank among the used ones.
 //!
-//! In order: the blocks of each store (by address), static types, roots. One bit and half a byte for each place where a block
-//! can begin, instead of a table with a row for each block.
+//! The order is: the blocks of each store (by address), static types, roots. This takes one bit and half a byte for
+//! each place where a block can begin, instead of a table row for each block.
 
 use crate::allocators::block::{Block, Place};
 use crate::allocators::heaps::Heaps;
@@ -10,10 +10,10 @@ use crate::bits::{members_of, SharedBits};
 use crate::by_address::ByAddress;
 use gdbheap_access::memory::ahead::fetch;
 
-/// Numbers below this; the two bits above them say how much an edge is to be believed.
+/// Numbers are below this; the two higher bits of an edge are its strength.
 pub(crate) const MAX_NODES: u64 = 1 << 30;
 
-/// 64 possible blocks: which of them are used, and how many used ones come before them.
+/// 64 possible blocks: bits of those that are used, and the number of used ones before them.
 #[derive(Clone, Copy, Default)]
 struct Word {
     bits: u64,
@@ -29,19 +29,19 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    /// Empty, for at most that many possible blocks.
+    /// Make an empty set for at most `numbers` possible blocks.
     fn empty(first: u32, numbers: u64) -> Ranked {
         Ranked { words: Vec::with_capacity(numbers.div_ceil(64) as usize), first, count: 0 }
     }
 
-    /// Adds the next 64 possible blocks.
+    /// Add the next 64 possible blocks.
     #[inline(always)]
     fn push(&mut self, bits: u64) {
         self.words.push(Word { bits, before: self.count });
         self.count = self.count.saturating_add(bits.count_ones());
     }
 
-    /// The used blocks of a store; `walked`: those that a walk found.
+    /// Rank the used blocks of a store. `walked`: those that a walk found.
     fn of(store: &Store, walked: &SharedBits, first: u32) -> Ranked {
         let mut ranked = Ranked::empty(first, store.block_numbers());
         match store.is_told_by_walk() {
@@ -51,7 +51,7 @@ impl Ranked {
         ranked
     }
 
-    /// The number of the block at this place, if there is a used one.
+    /// Return the number of the used block at this index, if there is one.
     #[inline(always)]
     pub(crate) fn id(&self, index: u64) -> Option<u32> {
         let word = self.words.get((index / 64) as usize)?;
@@ -59,13 +59,13 @@ impl Ranked {
         (word.bits & bit != 0).then(|| self.first + word.before + (word.bits & (bit - 1)).count_ones())
     }
 
-    /// Has fetched what `id` looks at.
+    /// Prefetch what `id` reads.
     #[inline(always)]
     fn fetch(&self, index: u64) {
         fetch(&self.words, (index / 64) as usize);
     }
 
-    /// How many members there are below `index`, plus `first`.
+    /// Return how many members are below `index`, plus `first`.
     pub(crate) fn id_from(&self, index: u64) -> u32 {
         match self.words.get((index / 64) as usize) {
             Some(word) => self.first + word.before + (word.bits & ((1u64 << (index % 64)) - 1)).count_ones(),
@@ -73,13 +73,13 @@ impl Ranked {
         }
     }
 
-    /// The places of all used blocks, ascending.
+    /// Return the indices of all used blocks, ascending.
     pub(crate) fn members(&self) -> impl Iterator<Item = u64> + '_ {
         let words = self.words.iter().zip((0u64..).step_by(64));
         words.flat_map(|(word, first)| members_of(word.bits).map(move |bit| first + bit))
     }
 
-    /// The place of the block with this number.
+    /// Return the index of the block with this number.
     pub(crate) fn index(&self, id: u32) -> Option<u64> {
         let rank = id.checked_sub(self.first).filter(|rank| *rank < self.count)?;
         let place = self.words.partition_point(|word| word.before <= rank) - 1;
@@ -106,7 +106,7 @@ pub(crate) struct Ids {
 /// What a number stands for.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Node {
-    /// A block: its user address, its size with its header, and where its bytes end.
+    /// A block: its user address, its size with its header, and the end of its bytes.
     Block {
         address: u64,
         size: u64,
@@ -117,7 +117,7 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// Bytes of the block with its header, 0 for a number without a block.
+    /// Return the bytes of the block with its header; 0 for a number without a block.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Node::Block { size, .. } => *size,
@@ -126,7 +126,7 @@ impl Node {
     }
 }
 
-/// A used block by its number and its user address.
+/// A used block: its number and its user address.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) id: u32,
@@ -134,8 +134,8 @@ pub(crate) struct Found {
 }
 
 impl Ids {
-    /// `used`: the used blocks of each store, as far as it took a walk to know them. None where there are too many blocks to
-    /// number.
+    /// Number everything. `used`: the used blocks of the stores in which only a walk finds them. None if there are too
+    /// many blocks to number.
     pub(crate) fn new(heaps: Heaps<'_>, used: &[SharedBits], statics: Vec<u64>, roots: usize) -> Option<Ids> {
         let mut ids = Ids { statics, ..Ids::default() };
         let mut next = 0;
@@ -165,12 +165,12 @@ impl Ids {
         self.stores[place.store as usize].id(place.number)
     }
 
-    /// The number of the first used block at or after this place of its store.
+    /// Return the number of the first used block at or after this place of its store.
     pub(crate) fn id_from(&self, place: Place) -> u32 {
         self.stores[place.store as usize].id_from(place.number)
     }
 
-    /// Where the block with this number is.
+    /// Return the place of the block with this number.
     fn place_of(&self, id: u32) -> Option<Place> {
         let mut stores = self.stores.iter().zip(0..);
         stores.find_map(|(ranked, store)| ranked.index(id).map(|number| Place { store, number }))
@@ -185,14 +185,14 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// The place of a block that the program was given at `address`, if one is there and that is soon told.
+    /// Return the place of a block whose user address is `address`, if that is found quickly.
     #[inline(always)]
     fn place_from(&self, address: u64) -> Option<Place> {
         for (store, index) in self.heaps.stores.iter().zip(0..) {
             if let Some(number) = store.number_from(address) {
                 return Some(Place { store: index, number });
             }
-            // The first that knows an address has it.
+            // The first store that knows an address owns it.
             if store.block_at(address).is_some() {
                 return None;
             }
@@ -200,7 +200,7 @@ impl Blocks<'_> {
         None
     }
 
-    /// Has fetched what `find_start` looks at.
+    /// Prefetch what `find_start` reads.
     #[inline(always)]
     pub(crate) fn fetch(&self, address: u64) {
         if let Some(place) = self.place_from(address) {
@@ -208,7 +208,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// As `find`, of an address where a block may well begin.
+    /// Do the same as `find`, faster for an address at which a block begins.
     #[inline(always)]
     pub(crate) fn find_start(&self, address: u64) -> Option<Found> {
         match self.place_from(address).and_then(|place| self.ids.id_of(place)) {
@@ -217,7 +217,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// The used block that holds `address`, or the static type there.
+    /// Return the used block that holds `address`, or the static type there.
     #[inline(always)]
     pub(crate) fn find(&self, address: u64) -> Option<Found> {
         let (low, high) = self.ids.static_bounds;
@@ -230,7 +230,7 @@ impl Blocks<'_> {
         self.ids.id_of(block.place).map(|id| Found { id, address: block.address })
     }
 
-    /// What the number stands for. It must be one that was given out.
+    /// Return what a number stands for. The number must be a valid one.
     pub(crate) fn node(&self, id: u32) -> Node {
         let ids = self.ids;
         match ids.place_of(id).map(|place| self.heaps.block_of(place)) {
@@ -240,7 +240,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// The lowest and the highest address of a block or a static type.
+    /// Return the lowest and the highest address of a block or a static type.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let ((low, high), (first, last)) = (self.heaps.bounds(), self.ids.static_bounds);
         (low.min(first), high.max(last + 1))

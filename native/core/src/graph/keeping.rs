@@ -1,9 +1,9 @@
-//! The bytes that reference counts prove an object to keep alive, found without drawing the whole graph.
+//! Find the bytes that reference counts prove an object to keep alive, without drawing the whole graph.
 //!
-//! From the roots on, breadth first, objects become nodes, as far as names are wanted: namespaces, instances, small
-//! containers. Then each node that was not opened is followed down as if it was deleted: an object below it goes with it
-//! once as many references to it were met on the way as it counts. Nothing else can hold such an object, whatever was not
-//! read. A node has also what the nodes have that it dominates, where all references to those were met.
+//! From the roots on, breadth first, objects become nodes as far as names are wanted: namespaces, instances, small
+//! containers. Then each node that was not opened is followed down as if it were deleted: an object below it goes with
+//! it once as many references to it were met as its count says. Nothing else can hold such an object, whatever was not
+//! read. A node also keeps what the nodes keep that it dominates, if all references to those were met.
 
 use super::csr::{joint, Edges};
 use super::dominators::Dominators;
@@ -30,41 +30,41 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The nodes that modules lead to at most, and all.
+/// The most nodes that are reached from modules, and the most of all.
 const MOST_OF_MODULES: usize = 96 << 10;
 const MOST_NODES: usize = 128 << 10;
-/// A container of more items is not opened, a namespace of more neither.
+/// Containers with more items, and namespaces with more, are not opened.
 const WIDEST: u64 = 100;
 const WIDEST_NAMESPACE: u64 = 64 << 10;
-/// The dicts of modules are so far from the root.
+/// The distance of the dicts of modules from the root.
 const DEPTH_OF_MODULES: u32 = 3;
-/// Objects that are so far from the root are not opened.
+/// Objects at this distance from the root are not opened.
 const DEEPEST: u32 = 12;
-/// An object without references of so many bytes is a node of its own.
+/// An object of at least this size without references is a node of its own.
 const LEAF_BYTES: u64 = 64 << 10;
-/// Objects of which not all references were met yet, for all nodes together.
+/// The most objects, for all nodes together, of which some but not all references were met.
 const MOST_WAITING: usize = 4 << 20;
-/// Objects that are looked at together, to see whether only they lead to one another.
+/// The most objects that are examined together, to see whether only they refer to one another.
 const MOST_TOGETHER: usize = 1 << 20;
 /// An object with more references is immortal.
 const MOST_REFERENCES: u64 = 1 << 30;
-/// Blocks that are looked at for one node before it is the next one's turn, at first.
+/// Blocks that are examined for one node before it is the next one's turn, at first.
 const TURN: u64 = 64 << 10;
-/// The least turns that all nodes have together.
+/// The least number of turns for all nodes together.
 const TURNS: u64 = 64;
 const ENTRIES: u64 = 1 << 10;
 const HEAD: u64 = 4 << 10;
 const SHORT_HEAD: u64 = 128;
-/// An object so soon after the last one has others behind it, in all likelihood; so much is read ahead then.
+/// If an object follows the last one within SOON bytes, probably more follow: AHEAD bytes are read ahead then.
 const SOON: u64 = 1 << 10;
 const AHEAD: usize = 8 << 10;
-/// What looking at something costs, in blocks that are read ahead: at a block elsewhere, into an object, at so many words.
+/// Costs, in blocks that were read ahead: to examine a block elsewhere, to open an object, to read a batch of words.
 const ELSEWHERE: u64 = 3;
 const OPENED: u64 = 8;
 const WORDS: u64 = 8;
-/// So much is looked at between two looks at the clock.
+/// The cost between two looks at the clock.
 const UNTIMED: u64 = 16 << 10;
-/// Blocks of so many bytes are returned one by one.
+/// Blocks of at least this size are returned one by one.
 const LARGE: u64 = 1 << 20;
 /// A bit of tp_flags: subclasses of type.
 const TYPE: u64 = 1 << 31;
@@ -77,30 +77,30 @@ pub struct KeptPart {
     pub bytes: u64,
 }
 
-/// A node that keeps at least as much as was asked for, or leads to one.
+/// A node that keeps at least the requested minimum, or leads to one that does.
 #[derive(Clone, Debug)]
 pub struct KeptNode {
-    /// By its place among all nodes, the roots first.
+    /// Its index among all nodes, the roots first.
     pub id: u32,
-    /// The nearest node or root that leads to it; its own for a root.
+    /// The nearest node or root that leads to it; its own index for a root.
     pub above: u32,
-    /// The object's, of a root 0.
+    /// The object's address; 0 for a root.
     pub address: u64,
     pub type_address: u64,
-    /// Bytes that are proven to go with it, and in how many blocks.
+    /// The bytes that are proven to go with it, and the number of their blocks.
     pub bytes: u64,
     pub count: u64,
-    /// The node without which it would go; None: nothing is proven, or a root.
+    /// The node with which it would go; None for a root, or if nothing is proven.
     pub holder: Option<u32>,
-    /// References to it beside one of the node above it and those of objects that it keeps itself.
+    /// References to it besides one of the node above it and those of objects that it keeps itself.
     pub others: u64,
-    /// The types that have most of the bytes.
+    /// The types with the most bytes.
     pub parts: Vec<KeptPart>,
     /// The large blocks among them, [start, end).
     pub large: Vec<(u64, u64)>,
 }
 
-/// What was found until `looked` blocks were looked at. `is_done`: nothing is left.
+/// What was found until the cost of `looked` blocks was reached. `is_done`: nothing is left.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     pub nodes: Vec<KeptNode>,
@@ -108,7 +108,7 @@ pub struct Kept {
     pub is_done: bool,
 }
 
-/// The references that lie in one object, as the blocks that they lead to.
+/// The references in one object, as the blocks to which they point.
 #[derive(Default)]
 struct Led {
     blocks: Vec<u64>,
@@ -130,11 +130,11 @@ impl Sink for Led {
     fn counted(&mut self, _count: u8) {}
 }
 
-/// What is still to be looked at for a node.
+/// What is still to be examined for a node.
 enum Work {
     /// An object that goes with it.
     Object(u64),
-    /// A reference of one that goes with it.
+    /// A reference of an object that goes with it.
     Led(u64),
     Table(Table),
 }
@@ -143,11 +143,11 @@ enum Work {
 #[derive(Default)]
 struct Fall {
     work: Vec<Work>,
-    /// References that are not met yet, of each object of which some were.
+    /// For each object of which some references were met, how many were not met yet.
     waiting: ByAddress<u64>,
-    /// How many references lead to each node, by its place.
+    /// How many references lead to each node, by its index.
     tops: ByAddress<u64>,
-    /// By the number of the type, with how many objects and how many bytes.
+    /// The number of a type, with the count and the bytes of its objects.
     sums: Vec<(u32, u64, u64)>,
     bytes: u64,
     count: u64,
@@ -179,12 +179,12 @@ struct Group {
 
 struct Member {
     block: u64,
-    /// References to it that are not met.
+    /// References to it that were not met.
     left: u64,
     number: u32,
     buffers: Vec<u64>,
     buffer_bytes: u64,
-    /// The members that it leads to, and the nodes.
+    /// The members and the nodes to which it refers.
     led: Vec<u32>,
     tops: Vec<u32>,
 }
@@ -198,7 +198,8 @@ impl Group {
         place
     }
 
-    /// Whether each member is held by something else: some of its references were not met, or one that is held leads to it.
+    /// Return whether each member is held by something else: some of its references were not met, or a held member
+    /// refers to it.
     fn held(&self) -> Vec<bool> {
         let mut is_held: Vec<bool> = self.members.iter().map(|member| member.left > 0).collect();
         let mut open: Vec<usize> = (0..self.members.len()).filter(|place| is_held[*place]).collect();
@@ -221,20 +222,20 @@ struct Top {
     address: u64,
     number: u32,
     references: u64,
-    /// How many references lie in it itself, where it is not opened.
+    /// How many references are in the object itself, if it is not opened.
     width: u64,
     fall: Fall,
 }
 
-/// How far to go: about so many blocks are looked at, in so many seconds of processor time at most.
+/// Limits of the search: about so many blocks are examined, in at most so many seconds of processor time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub blocks: u64,
     pub seconds: f64,
 }
 
-/// What reference counts prove, for the objects that modules and frames lead to. Returned are nodes that keep at least
-/// `minimum` bytes.
+/// Find what reference counts prove, for the objects that modules and frames lead to. Return the nodes that keep at
+/// least `minimum` bytes, and those that lead to them.
 #[allow(clippy::too_many_arguments)]
 pub fn find_kept(
     watcher: &dyn Watcher,
@@ -272,7 +273,7 @@ pub fn find_kept(
     })
 }
 
-/// Bytes that are read ahead where one object lies soon after another.
+/// Bytes that are read ahead if one object lies soon after another.
 #[derive(Default)]
 struct Near {
     start: u64,
@@ -281,7 +282,7 @@ struct Near {
 }
 
 impl Near {
-    /// So many bytes at an address, where they were read ahead or that is worth while.
+    /// Return `size` bytes at an address, if they were read ahead or reading ahead is worthwhile.
     #[inline(always)]
     fn head(&mut self, space: &Space, address: u64, size: usize) -> Option<&[u8]> {
         let is_soon = address.wrapping_sub(self.last) < SOON;
@@ -313,19 +314,19 @@ struct Keeper<'a> {
     by_block: ByAddress<u32>,
     waiting: usize,
     looked: u64,
-    /// No more are looked at.
+    /// The cost at which the search ends.
     most: u64,
-    /// When to look at the clock again, and when that is over.
+    /// The cost at the next look at the clock, and the time at which the search ends.
     next_look: u64,
     until: Duration,
     near: Near,
     /// The node whose turn it is.
     turn: u32,
-    /// Large blocks that were taken, by where they begin: their nodes and ends.
+    /// Large blocks that were taken, by their starts: their nodes and ends.
     large: ByAddress<(u32, u64)>,
     head: Vec<u8>,
     tables: Vec<Table>,
-    /// What the object that was opened last owns.
+    /// The buffers of the object that was opened last.
     buffers: Vec<u64>,
     /// The immediate dominator of each node, once all are found.
     holders: Vec<u32>,
@@ -363,7 +364,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Ends the search where its time is over.
+    /// End the search if its time is over.
     #[inline(always)]
     fn hurry(&mut self) -> Result<(), Cancelled> {
         if self.looked >= self.next_look {
@@ -376,7 +377,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Takes a block that nobody has yet; whether it was free to be taken.
+    /// Take a block; return false if it was already taken.
     #[inline(always)]
     fn take(&mut self, block: &Block) -> bool {
         let (bits, number) = (&mut self.taken[block.place.store as usize], block.place.number);
@@ -392,7 +393,7 @@ impl<'a> Keeper<'a> {
         self.taken[block.place.store as usize].get(block.place.number)
     }
 
-    /// The object in a block.
+    /// Return the object in a block.
     #[inline(always)]
     fn look(&mut self, block: &Block) -> Option<Looked> {
         if self.heaps.is_closed(block.place) {
@@ -409,7 +410,7 @@ impl<'a> Keeper<'a> {
         self.drawer.look(block, &head[..got])
     }
 
-    /// Makes nodes of what the roots lead to, the nearest first, those of modules before those of frames.
+    /// Make nodes of what the roots lead to, nearest first, those of modules before those of frames.
     fn reach(&mut self, roots: &[Root]) -> Result<(), Cancelled> {
         for (root, above) in roots.iter().zip(0..) {
             let (of_modules, number, fall) = (root.phase as u8 == BY_MODULES, NOBODY, Fall::default());
@@ -439,7 +440,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Takes a reference of a node to a block.
+    /// Add a reference of a node to a block.
     fn meet(&mut self, above: u32, address: u64, queue: &mut VecDeque<u32>) {
         if let Some(known) = self.by_block.get(&address) {
             *self.tops[above as usize].fall.tops.entry(u64::from(*known)).or_default() += 1;
@@ -500,7 +501,7 @@ impl<'a> Keeper<'a> {
         self.control.advance(0)
     }
 
-    /// The words of the next entries of a table, and what is left of it.
+    /// Return the words of the next entries of a table, and the rest of the table.
     fn words(&mut self, table: &Table) -> (Vec<u64>, Option<Table>) {
         let count = table.count.min(ENTRIES);
         let mut bytes = vec![0; (count * table.step) as usize];
@@ -513,8 +514,8 @@ impl<'a> Keeper<'a> {
         (words, (rest.count > 0).then_some(rest))
     }
 
-    /// Reads an object: the blocks that its references lead to are in the drawer's rows, the tables of references that it
-    /// owns in `tables`. Returns the bytes of its buffers, which are taken.
+    /// Read an object: the blocks to which its references point are then in the drawer's rows, the tables of references
+    /// that it owns in `tables`. Return the bytes of its buffers, which are taken.
     fn open(&mut self, address: u64) -> Result<Option<u64>, Cancelled> {
         self.tables.clear();
         self.buffers.clear();
@@ -532,7 +533,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(buffers))
     }
 
-    /// Takes what an object says that it owns.
+    /// Take the buffers that an object's fields claim.
     fn buffers(&mut self, owner: &Block, head: &[u8]) -> Result<u64, Cancelled> {
         self.marker.claimed.clear();
         self.marker.owned_by(owner, head);
@@ -543,12 +544,12 @@ impl<'a> Keeper<'a> {
             let Some(block) = self.heaps.block_at(claim.pointer).filter(|block| block.address != owner.address) else {
                 continue;
             };
-            // A pointer into the middle of a block may be meant for another's.
+            // A pointer into the middle of a block may be meant for another object's block.
             if claim.whole && !self.layout.begins_at(block.address, claim.pointer) {
                 continue;
             }
             owned.push(block.address);
-            // Of some blocks the object does not say whether they are its own.
+            // For some blocks the object does not say whether they are its own.
             let is_own = !claim.whole || claim.mark >> 28 == shapes::HEADED;
             if !is_own || !self.take(&block) {
                 continue;
@@ -564,7 +565,7 @@ impl<'a> Keeper<'a> {
         Ok(bytes)
     }
 
-    /// The references in a buffer.
+    /// Add the references in a buffer.
     fn contents(&mut self, block: &Block, pointer: u64, mark: u32) {
         if let Some(table) = self.drawer.table_in(mark, pointer, block.end) {
             self.tables.push(table);
@@ -578,7 +579,7 @@ impl<'a> Keeper<'a> {
         self.drawer.follow_buffer(mark, block, &head);
     }
 
-    /// Follows all nodes that were not opened, in turn, those with most references first.
+    /// Follow all nodes that were not opened, in turn, those with the most references first.
     fn fall(&mut self) -> Result<bool, Cancelled> {
         let has_work = |id: &usize| !self.tops[*id].fall.work.is_empty();
         let mut left: Vec<usize> = (0..self.tops.len()).filter(has_work).collect();
@@ -628,8 +629,8 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// Has objects that refer to one another go with a node, where nothing else refers to them: nodes with most of those
-    /// that wait for their last reference first.
+    /// Let objects that refer to one another go with a node if nothing else refers to them. Nodes with the most objects
+    /// that wait for their last reference come first.
     fn fall_together(&mut self) -> Result<bool, Cancelled> {
         let mut left: Vec<usize> = (0..self.tops.len()).filter(|id| !self.tops[*id].fall.waiting.is_empty()).collect();
         left.sort_by_key(|id| Reverse(self.tops[*id].fall.waiting.len()));
@@ -665,7 +666,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// The objects that wait, and all that they lead to, as if they went; None where they are too many.
+    /// Return the waiting objects, and everything to which they lead, as a group; None if there are too many.
     fn group(&mut self, waiting: ByAddress<u64>) -> Result<Option<Group>, Cancelled> {
         let mut group = Group::default();
         waiting.into_iter().for_each(|(block, left)| _ = group.add(block, left));
@@ -682,7 +683,7 @@ impl<'a> Keeper<'a> {
         Ok(Some(group))
     }
 
-    /// Reads a member, and adds what it leads to.
+    /// Read a member, and add the objects to which it refers.
     fn look_into(&mut self, group: &mut Group, at: usize) -> Result<(), Cancelled> {
         let address = group.members[at].block;
         let looked = self.heaps.block_at(address).and_then(|block| self.look(&block));
@@ -723,13 +724,13 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// The references of an object that may go.
+    /// Return the reference count of an object that may join a group.
     fn member_at(&mut self, address: u64) -> Option<u64> {
         let block = self.heaps.block_at(address).filter(|block| !self.is_taken(block))?;
         self.look(&block).map(|looked| looked.references).filter(|references| (1..MOST_REFERENCES).contains(references))
     }
 
-    /// Gives back a block that was taken.
+    /// Return a block that was taken.
     fn leave(&mut self, address: u64) {
         if let Some(block) = self.heaps.block_at(address) {
             self.taken[block.place.store as usize].clear(block.place.number);
@@ -737,7 +738,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Takes a reference of what goes: the object that it leads to goes too where it is the last one.
+    /// Follow a reference of an object that goes: the target goes too if this is its last reference.
     #[inline(always)]
     fn led(&mut self, fall: &mut Fall, pointer: u64) {
         let Some(block) = self.heaps.block_at(pointer) else { return };
@@ -773,7 +774,7 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// The nodes that dominate one another. A node of which not all references were met may be held by anything.
+    /// Compute which nodes dominate others. A node of which not all references were met may be held by anything.
     fn dominators(&self, roots: &[Root]) -> Result<Dominators, Cancelled> {
         let rows = self.tops.iter().map(|top| top.fall.tops.keys().map(|target| joint(*target as u32, EXACT)));
         let edges = Edges::of_rows(rows);
@@ -788,7 +789,7 @@ impl<'a> Keeper<'a> {
         Dominators::find(&edges, &tree, &starts, sizes, self.control)
     }
 
-    /// The nodes with at least so many bytes, with those that lead to them.
+    /// Return the nodes with at least `minimum` bytes, and those that lead to them.
     fn rows(&mut self, roots: &[Root], minimum: u64) -> Result<Vec<KeptNode>, Cancelled> {
         let found = self.dominators(roots)?;
         self.holders = found.above;
@@ -811,7 +812,7 @@ impl<'a> Keeper<'a> {
         Ok(wanted.zip(parts).map(row).collect())
     }
 
-    /// Of each node the references of what it keeps itself.
+    /// Return for each node the number of references to it from what it keeps itself.
     fn inside(&self) -> Vec<u64> {
         let mut found = vec![0; self.tops.len()];
         for (from, top) in self.tops.iter().enumerate() {
@@ -823,7 +824,7 @@ impl<'a> Keeper<'a> {
         found
     }
 
-    /// The nodes of which a node is a part, itself first.
+    /// Return the nodes of which a node is a part, itself first.
     fn wholes(&self, id: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(id), |id| self.holder(*id))
     }
@@ -833,7 +834,7 @@ impl<'a> Keeper<'a> {
         (above != NOBODY && self.tops[above as usize].depth > 0).then_some(above as usize)
     }
 
-    /// Of each node that has large blocks those.
+    /// Return the large blocks of each node that has some.
     fn large_blocks(&self) -> ByAddress<Vec<(u64, u64)>> {
         let mut found: ByAddress<Vec<(u64, u64)>> = ByAddress::default();
         let mut large: Vec<_> = self.large.iter().map(|(start, (id, end))| (*start, *end, *id)).collect();
@@ -853,7 +854,7 @@ impl<'a> Keeper<'a> {
         KeptNode { id, above, address, type_address, bytes, count, holder, others, parts, large }
     }
 
-    /// Of each wanted node the types that have its bytes, most first.
+    /// Return for each wanted node the types of its bytes, most bytes first.
     fn parts(&self, is_wanted: &[bool]) -> Vec<Vec<KeptPart>> {
         let mut found: Vec<ByAddress<(u64, u64)>> = self.tops.iter().map(|_| ByAddress::default()).collect();
         for id in 0..self.tops.len() {

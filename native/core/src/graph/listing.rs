@@ -1,4 +1,4 @@
-//! The whole graph as plain columns, for tables and other programs: everything in the order of the nodes' numbers.
+//! The whole graph as plain columns, for tables and other programs, in the order of the nodes' numbers.
 
 use super::csr::split;
 use super::edges::{BUFFER, IDLE, KIND};
@@ -12,9 +12,9 @@ const OF_OBJECT: u8 = 1;
 const OF_IDLE: u8 = 2;
 const OF_BUFFER: u8 = 3;
 
-/// Nodes after one another, from a number on: 8 bytes each for addresses (a block's first byte, a static type's, a root's
-/// place) and sizes, 4 for the numbers of types from 1 on (0 for what is no object) and for how many edges each has, one for
-/// kinds: unknown, object, idle, buffer. All little-endian.
+/// Consecutive nodes, from a number on. Addresses (a block's first byte, a static type's address, a root's index) and
+/// sizes have 8 bytes each; the numbers of types from 1 on (0 for no object) and the counts of edges 4; kinds 1:
+/// unknown, object, idle, buffer. All are little-endian.
 #[derive(Default)]
 pub struct NodeColumns {
     pub addresses: Vec<u8>,
@@ -24,8 +24,8 @@ pub struct NodeColumns {
     pub edges: Vec<u8>,
 }
 
-/// Edges after one another: the numbers of both nodes and strengths, 4 bytes each. `next`: the first node whose edges are not
-/// among them.
+/// Consecutive edges: the numbers of both nodes and the strength, 4 bytes each. `next`: the first node whose edges are
+/// not included.
 #[derive(Default)]
 pub struct EdgeColumns {
     pub next: u32,
@@ -35,7 +35,7 @@ pub struct EdgeColumns {
 }
 
 impl Graph {
-    /// Where all nodes are, by number.
+    /// Return the addresses of all nodes, by number.
     fn addresses(&self) -> &[u64] {
         self.places.get_or_init(|| {
             let mut found = Vec::with_capacity(self.ids.count());
@@ -48,7 +48,7 @@ impl Graph {
         })
     }
 
-    /// The nodes from a number on, at most `most`.
+    /// Return the nodes from a number on, at most `most`.
     pub fn node_columns(&self, from: u32, most: usize) -> NodeColumns {
         let (places, end) = (self.addresses(), self.ids.count().min((from as usize).saturating_add(most)));
         let mut found = NodeColumns::default();
@@ -72,7 +72,8 @@ impl Graph {
         found
     }
 
-    /// The edges of the nodes [from, end), all of each node, until there are at least `least` or none are left.
+    /// Return edges of the nodes [from, end), all edges of each node, until there are at least `least` or none are
+    /// left.
     pub fn edge_columns(&self, from: u32, end: u32, least: usize) -> EdgeColumns {
         let mut found = EdgeColumns { next: from, ..EdgeColumns::default() };
         while found.next < end.min(self.ids.count() as u32) && found.strengths.len() < 4 * least.max(1) {
@@ -87,7 +88,7 @@ impl Graph {
         found
     }
 
-    /// Whether each of some edges keeps its target alive, as what nodes retain is counted: a byte each, 0 or 1.
+    /// Return whether each edge keeps its target alive, by the rules for retained sizes: a byte each, 0 or 1.
     pub fn counted(&self, watcher: &dyn Watcher, edges: &EdgeColumns) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         let columns = [&edges.sources, &edges.targets, &edges.strengths].map(|column| column.chunks_exact(4));
@@ -100,7 +101,7 @@ impl Graph {
         Ok(found)
     }
 
-    /// The addresses of nodes, 8 bytes each, by their numbers, 4 bytes each. An error for a number that is none.
+    /// Return the addresses of nodes, 8 bytes each, for numbers of 4 bytes each. Fails for an invalid number.
     pub fn addresses_of(&self, numbers: &[u8]) -> Result<Vec<u8>> {
         let places = self.addresses();
         let mut found = Vec::with_capacity(2 * numbers.len());
@@ -112,7 +113,7 @@ impl Graph {
         Ok(found)
     }
 
-    /// The number of the first node that is no block.
+    /// Return the number of the first node that is not a block.
     pub fn blocks_end(&self) -> u32 {
         self.ids.first_static
     }

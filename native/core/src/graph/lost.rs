@@ -1,4 +1,4 @@
-//! Blocks that no root reaches, in a graph without objects, and which of them lead to the others.
+//! Unreached blocks in a graph without objects, and which of them lead to the others.
 
 use super::csr::{joint, split, Edges};
 use super::dominators::Dominators;
@@ -9,14 +9,14 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// A lost block to which no other lost block leads, or of a circle of them one.
+/// An unreached block to which no other unreached block leads, or one block of a circle of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     pub address: u64,
     pub size: u64,
-    /// 0 where it is not known.
+    /// 0 if unknown.
     pub type_address: u64,
-    /// What would be free with it, itself included: blocks, and their bytes.
+    /// What would be freed with it, itself included: blocks, and their bytes.
     pub count: u64,
     pub retained: u64,
     /// Whether only a circle leads to it.
@@ -24,7 +24,7 @@ pub struct Head {
 }
 
 impl Graph {
-    /// The heads of what no root reaches, those first that retain most, at most `most`, and how many there are.
+    /// Return the number of heads of unreached blocks, and at most `most` of them, those that retain the most first.
     pub fn lost_heads(&self, watcher: &dyn Watcher, most: usize) -> Result<(u64, Vec<Head>)> {
         let tree = self.tree(watcher)?;
         let all: Vec<u32> = (0..self.ids.first_static).filter(|id| tree.phases[*id as usize] == NOT_REACHED).collect();
@@ -57,7 +57,8 @@ impl Graph {
     }
 }
 
-/// The edges between some nodes, ascending, which are numbered anew. `strengths`: whether edges keep theirs.
+/// Return the edges between given nodes (ascending), which are renumbered. `strengths`: whether edges keep their
+/// strength.
 pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     let mut places = vec![NOBODY; edges.nodes()];
     nodes.iter().zip(0..).for_each(|(node, place)| places[*node as usize] = place);
@@ -69,7 +70,7 @@ pub(super) fn among(edges: &Edges, nodes: &[u32], strengths: bool) -> Edges {
     }))
 }
 
-/// The fewest nodes that lead to all, and whether each is one of a circle to which nothing else leads.
+/// Return the fewest nodes that lead to all nodes, each with whether it is in a circle to which nothing else leads.
 fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     let count = edges.nodes();
     let mut is_led_to = vec![false; count];
@@ -84,7 +85,7 @@ fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     let mut found: Vec<(u32, bool)> =
         (0..count as u32).filter(|node| !is_led_to[*node as usize]).map(|node| (node, false)).collect();
     found.iter().for_each(|(node, _)| visit(edges, *node, &mut reached, |_| ()));
-    // What is left hangs on circles. What a search leaves last is in one to which nothing else leads.
+    // The rest is reached from circles. The node that a search leaves last is in a circle to which nothing else leads.
     let (mut seen, mut order) = (reached.clone(), Vec::new());
     for node in 0..count as u32 {
         visit(edges, node, &mut seen, |left| order.push(left));
@@ -98,7 +99,7 @@ fn heads(edges: &Edges) -> Vec<(u32, bool)> {
     found
 }
 
-/// Depth first over what was not reached before; `left` is shown each node when it is left.
+/// Search depth first over nodes not reached before. `left` is called for each node when the search leaves it.
 fn visit(edges: &Edges, start: u32, reached: &mut [bool], mut left: impl FnMut(u32)) {
     if std::mem::replace(&mut reached[start as usize], true) {
         return;
@@ -118,7 +119,7 @@ fn visit(edges: &Edges, start: u32, reached: &mut [bool], mut left: impl FnMut(u
     }
 }
 
-/// How many nodes each one dominates, itself included.
+/// Return how many nodes each node dominates, itself included.
 fn counts(found: &Dominators) -> Vec<u64> {
     let mut counts = vec![1; found.above.len()];
     for node in found.order.iter().skip(1).rev() {

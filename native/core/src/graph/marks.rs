@@ -1,5 +1,5 @@
-//! Which blocks are used, and which of them are buffers of objects and what those hold: known before edges are drawn,
-//! because a buffer may lie before its owner.
+//! Find the used blocks, and which of them are buffers of objects with which contents. This is needed before edges are
+//! drawn, because a buffer may lie before its owner.
 
 use super::ids::{Blocks, Found};
 use super::shapes::{self, KeysLayout};
@@ -20,21 +20,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The least bytes of a deque's block.
 const DEQUE_BLOCK: u64 = 512;
-/// Links between two looks at whether to go on.
+/// Links between two checks for cancellation.
 const LINKS_UNHEARD: u64 = 4 << 10;
 
-/// A buffer, by a pointer to it, and what it holds.
+/// A buffer, by a pointer to it, and its contents.
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed {
     pub(super) pointer: u64,
     pub(super) mark: u32,
-    /// The pointer is the block's first byte, or it is not meant.
+    /// The claim holds only if the pointer is the block's first byte.
     pub(super) whole: bool,
-    /// The block of the object that says so.
+    /// The block of the object that claims the buffer.
     owner: u64,
 }
 
-/// How many blocks all deques of a target can have at most: a block belongs to one of them.
+/// Return the most blocks that all deques of a target can have: a block belongs to one deque.
 pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
     let (mut bytes, mut numbers) = (0u64, 0u64);
     for store in heaps.stores {
@@ -44,7 +44,7 @@ pub(crate) fn most_deque_blocks(heaps: Heaps<'_>) -> u64 {
     numbers.min(bytes / DEQUE_BLOCK)
 }
 
-/// The blocks between the first and the last one of a deque, before they are noted.
+/// The blocks between the first and the last one of a deque, before they are recorded.
 struct Chain {
     owner: u64,
     contents: u32,
@@ -52,7 +52,7 @@ struct Chain {
     right: u64,
 }
 
-/// One worker's part.
+/// The visitor of one worker.
 pub(crate) struct Marker<'a> {
     space: &'a Space,
     types: Types<'a>,
@@ -61,10 +61,10 @@ pub(crate) struct Marker<'a> {
     used: &'a [SharedBits],
     /// Shared keys, and how many values belong to them.
     capacities: ByAddress<u64>,
-    /// The block that is being looked at.
+    /// The block that is being examined.
     owner: u64,
     chains: Vec<Chain>,
-    /// Blocks of deques that all workers may still note.
+    /// Blocks of deques that all workers together may still record.
     deque_blocks: &'a AtomicU64,
     pub(crate) claimed: Vec<Claimed>,
 }
@@ -89,7 +89,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Notes what the object in a block owns; whether there is an object.
+    /// Record what the object in a block owns. Return whether there is an object.
     #[inline(always)]
     pub(crate) fn owned_by(&mut self, Block { address, size, .. }: &Block, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, *size) else { return false };
@@ -133,7 +133,7 @@ impl<'a> Marker<'a> {
         let kind = || array_kind(self.space, self.types.layout, address.wrapping_add(pre));
         let is_of_numbers = claim.extent.rule == STRIDES && kind().is_some_and(is_of_numbers);
         let contents = if is_of_numbers { shapes::NUMBERS } else { claim.contents };
-        // Where the owner does not say how much of it there is, any word of the buffer may be a reference.
+        // If the owner does not give the size of the contents, any word of the buffer may be a reference.
         let mark = number.map_or(shapes::mark(shapes::ANYTHING, 0), |number| shapes::mark(contents, number));
         self.note(pointer, mark, claim.follow == CLAIM);
     }
@@ -142,7 +142,7 @@ impl<'a> Marker<'a> {
         self.claimed.push(Claimed { pointer, mark, whole, owner: self.owner });
     }
 
-    /// The first and the last block of a deque are not filled to their ends.
+    /// Record the first and the last block of a deque, which are not filled to their ends.
     fn claim_deque(&mut self, contents: u32, pointer: u64, [left, right, low, high]: [u64; 4]) {
         let block = shapes::deque_block(contents);
         let last = block.room - 1;
@@ -158,13 +158,13 @@ impl<'a> Marker<'a> {
         self.chains.push(Chain { owner: self.owner, contents, left, right });
     }
 
-    /// Notes the blocks between the ends of the deques that were seen.
+    /// Record the blocks between the ends of the deques that were seen.
     pub(crate) fn follow_deques(&mut self, control: &Control<'_>) -> Result<(), Cancelled> {
         std::mem::take(&mut self.chains).iter().try_for_each(|chain| self.follow(chain, control))
     }
 
-    /// All blocks but the first and the last one are full. A damaged link may close a circle: at each power of two one
-    /// is kept to be met again.
+    /// Record all blocks except the first and the last one; they are full. A damaged link may close a circle, so at
+    /// each power of two a block is remembered, to detect when it is met again.
     fn follow(&mut self, chain: &Chain, control: &Control<'_>) -> Result<(), Cancelled> {
         let Chain { owner, contents, left, right } = *chain;
         let block = shapes::deque_block(contents);
@@ -187,13 +187,13 @@ impl<'a> Marker<'a> {
         control.advance(0)
     }
 
-    /// Takes one block from those that all deques may have.
+    /// Take one block from those that all deques may have.
     fn may_note(&self) -> bool {
         let take = |left: u64| left.checked_sub(1);
         self.deque_blocks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// How many values there can be for shared keys: two thirds of the slots (up to 3.10).
+    /// Return how many values there can be for shared keys: two thirds of the slots (up to 3.10).
     fn capacity(&mut self, keys: u64) -> u64 {
         let Some(size) = self.keys.and_then(|keys| u64::try_from(keys.size).ok()) else { return shapes::MOST };
         let space = self.space;
@@ -213,8 +213,8 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// The marks of all blocks, by number; 0 for an unclaimed one. What looks like an object but is a buffer claims
-/// nothing.
+/// Return the marks of all blocks, by number; 0 for an unclaimed one. A block that looks like an object but is a buffer
+/// claims nothing.
 pub(crate) fn settle(blocks: &Blocks<'_>, layout: &TypeLayout, claimed: &[Vec<Claimed>]) -> Vec<u32> {
     let marks = mark_all(blocks, layout, claimed, |_| true);
     let is_buffer = |owner: u64| {
@@ -238,10 +238,10 @@ fn mark_all(
     for Claimed { pointer, mark, whole, owner } in claimed.iter().flatten().copied() {
         let is_meant = |found: &Found| !whole || layout.begins_at(found.address, pointer);
         let Some(found) = blocks.find(pointer).filter(is_meant) else { continue };
-        // 3.12 marks a pointer to values by taking one off.
+        // 3.12 marks a pointer to values by subtracting one.
         let inside = (pointer.wrapping_sub(found.address).wrapping_add(7) & !7).min(shapes::MOST) as u32;
         let place = &mut marks[found.id as usize];
-        // Objects that share a buffer say the same of it.
+        // Objects that share a buffer describe it equally.
         if *place == 0 && counts(owner) {
             *place = if mark >> 28 == shapes::PREFIXED { mark | inside } else { mark };
         }
@@ -261,7 +261,7 @@ mod tests {
     use gdbheap_access::work::{Task, Watcher};
     use std::sync::atomic::AtomicU64;
 
-    /// Of a deque's block, and where its link to the next one lies.
+    /// The size of a deque's block, and the offset of its link to the next one.
     const SIZE: u64 = 528;
     const LINK: u64 = 8 * 65;
 

@@ -8,17 +8,17 @@ use gdbheap_access::work::Watcher;
 use std::borrow::Cow;
 
 impl Graph {
-    /// Whether something is missing from the graph, so that what nodes retain is the least that is proven.
+    /// Return whether something is missing from the graph, so that retained sizes are only the proven minimum.
     pub fn is_cut(&self) -> bool {
         self.proof.is_cut
     }
 
-    /// Bytes that were wanted while it was drawn, and could not be read.
+    /// Return the bytes that were needed to draw the graph but could not be read.
     pub fn unread(&self) -> u64 {
         self.proof.unread
     }
 
-    /// Bytes of the blocks that nothing is proven to hold and that hold nothing; 0 where the graph is whole.
+    /// Return the bytes of the blocks that nothing is proven to hold and that hold nothing; 0 if the graph is complete.
     pub fn not_examined(&self, watcher: &dyn Watcher) -> Result<u64> {
         if !self.proof.is_cut {
             return Ok(0);
@@ -33,12 +33,12 @@ impl Graph {
         Ok(blocks.filter(|(id, size)| !is_examined(*id, *size)).map(|(_, size)| size).sum())
     }
 
-    /// The node above each: by the tree of shortest chains, or by the dominators where the graph is cut off.
+    /// Return the node above each node: by shortest chains, or by dominators if the graph is cut off.
     pub(super) fn above(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         Ok(if self.proof.is_cut { &self.dominators(watcher)?.above } else { &self.tree(watcher)?.before })
     }
 
-    /// Every node once, each behind the one above it.
+    /// Return every node once, each after the one above it.
     pub(super) fn downwards(&self, watcher: &dyn Watcher) -> Result<Cow<'_, [u32]>> {
         Ok(match self.proof.is_cut {
             true => Cow::Owned(order_of(self.above(watcher)?)),

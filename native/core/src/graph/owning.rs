@@ -1,5 +1,6 @@
-//! The owner of each block, the same for all answers. An object owns itself, and the buffers that its fields name. A block of
-//! C code belongs to the nearest object, or the root, on the shortest chain to it; chains over better edges come first.
+//! The owner of each block, the same for all answers. An object owns itself and the buffers that its fields name. A
+//! block of C code belongs to the nearest object or root on the shortest chain to it; chains over stronger edges come
+//! first.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER, EXACT, IDLE, KIND, STRAY};
@@ -37,7 +38,7 @@ impl Owners for Graph {
 }
 
 impl Graph {
-    /// The owner of each node by number: an object or a root, itself where it is one; `u32::MAX`: nobody's.
+    /// Return the owner of each node by number: an object or a root, which owns itself; `u32::MAX` if there is none.
     pub(crate) fn owners(&self, watcher: &dyn Watcher) -> Result<&[u32]> {
         let tree = self.tree(watcher)?;
         if self.owners.get().is_none() {
@@ -47,7 +48,7 @@ impl Graph {
         Ok(self.owners.get().map_or(&[], Vec::as_slice))
     }
 
-    /// The owner of each of `ids`, as `owners` has it.
+    /// Return the owner of each of `ids`, as `owners` does.
     pub fn owners_of(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let owners = self.owners(watcher)?;
         ids.iter().map(|id| Ok(owners[self.check(*id)? as usize])).collect()
@@ -64,7 +65,7 @@ impl Graph {
                 way.push(at);
                 at = tree.before[at as usize];
             }
-            // The way begins at a root, or below something whose owner is known.
+            // The path begins at a root, or below a node whose owner is known.
             let mut owner = match at {
                 NOBODY => way.last().copied().unwrap_or(NOBODY),
                 known => owners[known as usize],
@@ -81,19 +82,20 @@ impl Graph {
         Ok(owners)
     }
 
-    /// Whether a node is its own owner.
+    /// Return whether a node is its own owner.
     fn owns(&self, id: u32) -> bool {
         id >= self.ids.first_static || is_object(self.kinds[id as usize]) || self.kinds[id as usize] & IDLE != 0
     }
 
-    /// Gives the blocks of syntax trees to the roots that lead to them: they are the compiler's, whoever has their address.
+    /// Assign the blocks of syntax trees to the roots that lead to them: they belong to the compiler, whatever points
+    /// to them.
     fn give_syntax(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let roots = roots_above(&tree.before, self.ids.first_root, &self.syntax, control)?;
         self.syntax.iter().zip(roots).for_each(|(id, root)| owners[*id as usize] = root);
         Ok(())
     }
 
-    /// For each type, by its number, whether its objects own buffers by their fields.
+    /// Return for each type, by its number, whether its objects own buffers by their fields.
     fn claiming_types(&self) -> Vec<bool> {
         let Some(layout) = &self.layout else { return Vec::new() };
         let mut types = Types::new(self.heaps.lend(), layout);
@@ -102,8 +104,8 @@ impl Graph {
         self.types.iter().map(|address| claims(*address)).collect()
     }
 
-    /// Gives all objects to themselves, and each buffer to the first object whose field says that it is its own. Others only
-    /// refer to it, as text files do to the state of their module.
+    /// Make all objects their own owners, and assign each buffer to the first object whose field claims it. Other
+    /// objects only refer to it, as text files do to the state of their module.
     fn claim_buffers(&self, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let claiming = self.claiming_types();
         let claims = |id: u32| {
@@ -127,7 +129,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Follows the objects that no root reaches, over the best edges first.
+    /// Follow the objects that no root reaches, over the strongest edges first.
     fn follow_unreached(&self, tree: &Tree, owners: &mut [u32], control: &Control) -> Result<(), Cancelled> {
         let is_syntax = |id: &u32| self.syntax.binary_search(id).is_ok();
         let is_open = |id: &u32| tree.phases[*id as usize] == NOT_REACHED && !is_syntax(id);
@@ -153,14 +155,15 @@ impl Graph {
     }
 }
 
-/// The root at the end of the chain of each of `ids`, or NOBODY. `before`: the node before each. Each node is passed once.
+/// Return the root at the end of the chain of each of `ids`, or NOBODY. `before`: the node before each node. Each node
+/// is passed only once.
 fn roots_above(before: &[u32], first_root: u32, ids: &[u32], control: &Control) -> Result<Vec<u32>, Cancelled> {
     const OPEN: u32 = NOBODY - 1;
     let mut above = vec![OPEN; if ids.is_empty() { 0 } else { before.len() }];
     let (mut found, mut way) = (Vec::new(), Vec::new());
     for (number, id) in ids.iter().enumerate() {
         let mut at = *id;
-        // A root ends a chain, and NOBODY is no less than one.
+        // A root ends a chain, and so does NOBODY, which is larger than every number.
         while at < first_root && above[at as usize] == OPEN {
             way.push(at);
             at = before[at as usize];
@@ -182,7 +185,8 @@ mod tests {
     use gdbheap_access::testing::{Ended, Unwatched};
     use gdbheap_access::work::{Task, Watcher};
 
-    /// The roots above `count` nodes, each below the end of a chain of as many others that leads to the root 2 * count.
+    /// Return the roots above `count` nodes, each below the end of a chain of as many others that leads to the root 2 *
+    /// count.
     fn roots_of(watcher: &dyn Watcher, count: u32) -> Result<Vec<u32>, Error> {
         let chain = (0..count).map(|node| if node == 0 { 2 * count } else { node - 1 });
         let before: Vec<u32> = chain.chain((0..count).map(|_| count - 1)).chain([NOBODY]).collect();

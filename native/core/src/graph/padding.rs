@@ -1,19 +1,20 @@
-//! Which blocks' last words are fields: an allocator rounds sizes up, so that the last word of a block may lie beyond what
-//! was asked for, and be older than the block.
+//! Decide which blocks' last words are fields. An allocator rounds sizes up, so the last word of a block may lie after
+//! the requested bytes and be older than the block.
 //!
-//! No block says how much was asked for. Blocks of one group do together: a field that refers to blocks is nothing else in
-//! any of them. Where few of many blocks have a reference there, or some have another number, these words are weak evidence.
+//! A single block does not show how much was requested, but blocks of one group do together: if the last word is a
+//! field that refers to blocks, it is one in all of them. If few of many blocks have a reference there, or some have
+//! another number, these words are weak evidence.
 
 use gdbheap_access::bytes::word_at;
 use std::collections::{HashMap, HashSet};
 
-/// Fewer blocks say nothing: a word that leads to where something begins is then a reference.
+/// Fewer blocks show nothing: a word that points to where something begins then counts as a reference.
 const FEW: u64 = 16;
-/// One of so many has a reference in a field; one of so many may have another number.
+/// In a field at least one block in LEAST has a reference, and at most one in MOST_ODD has another number.
 const LEAST: u64 = 3;
 const MOST_ODD: u64 = 20;
 
-/// How many last words of a group's blocks are references, and how many are no address.
+/// The last words of a group's blocks: how many are references, and how many are not addresses.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     blocks: u64,
@@ -31,8 +32,8 @@ impl Counts {
 #[derive(Default)]
 pub(crate) struct Padding(HashMap<u32, Counts>);
 
-/// What the first two words of a block look like, a number below 16: zeros, addresses in the heap as `may_lead` says, or
-/// others.
+/// Classify the first two words of a block as a number below 16: each is zero, an address in the heap according to
+/// `may_lead`, or another value.
 #[inline(always)]
 pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
     let class = |at: usize| match word_at(head, at).unwrap_or(0) {
@@ -43,16 +44,16 @@ pub(crate) fn look(head: &[u8], may_lead: impl Fn(u64) -> bool) -> u64 {
     class(0) << 2 | class(8)
 }
 
-/// The group of a block: those of its kind, or, where that is not known, of its size whose first words look like its own.
-/// Never 0.
+/// Return the group of a block, never 0: blocks of its kind or, if that is unknown, blocks of its size whose first
+/// words look like its own.
 pub(crate) fn group(kind: u32, size: u64, look: u64) -> u32 {
     let key = if kind == 0 { size << 5 | look << 1 } else { u64::from(kind) << 1 | 1 };
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1
 }
 
 impl Padding {
-    /// Counts the last word of a block of a group. `is_reference`: it is the address of a used block, or of what begins in
-    /// one; `is_plain`: it is zero or the address of static data, as a field may be, too.
+    /// Count the last word of a block of a group. `is_reference`: it is the address of a used block, or of what begins
+    /// in one. `is_plain`: it is zero or the address of static data, as a field may be too.
     #[inline(always)]
     pub(crate) fn add(&mut self, group: u32, is_reference: bool, is_plain: impl FnOnce() -> bool) {
         let counts = self.0.entry(group).or_default();
@@ -70,7 +71,7 @@ impl Padding {
         }
     }
 
-    /// The groups in whose blocks the last word is a field.
+    /// Return the groups in whose blocks the last word is a field.
     pub(crate) fn fields(&self) -> HashSet<u32> {
         self.0.iter().filter(|(_, counts)| counts.is_field()).map(|(group, _)| *group).collect()
     }

@@ -4,7 +4,7 @@ use super::tree::NOBODY;
 use crate::bits::Bits;
 use gdbheap_access::memory::ahead::{fetch, SOON};
 
-/// Every node once, each behind the one above it.
+/// Return every node once, each after the one above it.
 pub(super) fn order_of(above: &[u32]) -> Vec<u32> {
     let (mut order, mut known, mut way) = (Vec::with_capacity(above.len()), Bits::new(above.len() as u64), Vec::new());
     for node in 0..above.len() as u32 {
@@ -19,7 +19,7 @@ pub(super) fn order_of(above: &[u32]) -> Vec<u32> {
     order
 }
 
-/// Adds what each node has to the one above it, but for those that are `apart`. `order`: as of `order_of`.
+/// Add each node's sum to that of the node above it, except for nodes that are `apart`. `order` comes from `order_of`.
 pub(super) fn add_up(order: &[u32], above: &[u32], sums: &mut [u64], is_apart: impl Fn(u32) -> bool) {
     for (index, node) in order.iter().enumerate().rev() {
         if let Some(soon) = index.checked_sub(SOON).map(|index| order[index] as usize) {
@@ -33,7 +33,7 @@ pub(super) fn add_up(order: &[u32], above: &[u32], sums: &mut [u64], is_apart: i
     }
 }
 
-/// The seeds and all nodes that are somewhere below one. `order`: as of `order_of`.
+/// Return the seeds and all nodes below them. `order` comes from `order_of`.
 pub(super) fn below(order: &[u32], above: &[u32], seeds: &Bits) -> Bits {
     let mut found = Bits::new(above.len() as u64);
     for (index, node) in order.iter().enumerate() {

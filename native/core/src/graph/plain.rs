@@ -1,12 +1,12 @@
-//! The graph of a target without objects whose layout is known: blocks, and the words in them that are addresses of others.
+//! The graph of a target without objects of known layout: blocks, and the words in them that are addresses of others.
 //!
-//! An edge is EXACT where the word leads to where something begins, LIKELY where such a word is a block's last one that may
-//! lie beyond what was asked for and be older than the block (padding.rs), and DOUBTFUL where it leads into the middle of a
-//! block, unless a proven structure is held there, such as a table of Rust. What is taken for a beginning beside a block's
-//! first byte are the forms that Valgrind knows (memcheck's `--leak-check-heuristics`), and what the C library itself keeps
-//! in this way. A word that leads to the last bytes of a block leads to the header of the chunk after it, too: it is as good
-//! as any other where many blocks have such a word at one distance from their beginning, or one block has many, and STRAY
-//! elsewhere, because the links of a chunk that was free may be left there. So is every word behind a container's last item.
+//! An edge is EXACT if the word points to where something begins. It is LIKELY if such a word is the last one of a
+//! block, which may lie after the requested bytes and be older than the block (padding.rs). It is DOUBTFUL if it points
+//! into the middle of a block, unless a proven structure is held there, such as a Rust table. Something begins at a
+//! block's first byte, in the forms that Valgrind knows (memcheck's `--leak-check-heuristics`), and in forms that the C
+//! library itself uses. A word that points to the last bytes of a block also points to the header of the chunk after
+//! it. It counts like any other if many blocks have such a word at one offset, or if one block has many; elsewhere it
+//! is STRAY, because links of a free chunk may be left there. Every word after a container's last item is STRAY too.
 
 use super::csr::{Joined, Written};
 use super::drawing::{in_pieces, root_phases, walked_bits, Root};
@@ -29,19 +29,20 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const WORD: u64 = 8;
-/// A multiple of the word that is read at a time.
+/// The bytes that are read at a time, a multiple of a word.
 const WINDOW: u64 = 256 << 10;
-/// Before the first of a thread's dynamic thread vector are two words: how many it has (glibc, elf/dl-tls.c).
+/// Two words precede the first entry of a thread's dynamic thread vector: the first is the number of entries (glibc,
+/// elf/dl-tls.c).
 const VECTOR_HEADER: u64 = 16;
-/// A base class, and what was aligned to less, begins no farther behind its block's beginning.
+/// The farthest place in its block at which a base class begins, or memory that was aligned to less.
 const MAX_INSIDE: u64 = 64 << 10;
-/// So many words of what was aligned are looked at.
+/// The words of aligned memory that are read.
 const KEPT_WORDS: u64 = 4;
-/// A chunk is up to this much larger than what was asked for.
+/// A chunk is up to this many bytes larger than the request.
 const MAX_SLACK: u64 = 24;
 /// The links of a free chunk lie in its first bytes (glibc, malloc.c: fd, bk, fd_nextsize, bk_nextsize).
 const LINKS: u64 = 32;
-/// So many words to headers in one block, or at one place in blocks of one size, are fields.
+/// This many words to headers in one block, or at one offset in blocks of one size, are fields.
 const MANY_LAST: u32 = 16;
 
 /// Where tables of virtual functions may lie, and code: ranges [start, end), ascending.
@@ -52,8 +53,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Whether an object with virtual functions begins at `address`: its first word leads to a table, and the first
-    /// word of that to code.
+    /// Return whether an object with virtual functions begins at `address`: its first word points to a table whose
+    /// first word points to code.
     fn is_object(&self, reader: &mut Reader<'_>, address: u64) -> bool {
         let mut word = |at: u64| reader.any_word(at).unwrap_or(0);
         let table = word(address);
@@ -66,11 +67,11 @@ fn holds(ranges: &[(u64, u64)], address: u64) -> bool {
     after > 0 && address < ranges[after - 1].1
 }
 
-/// Reads all edges. Of `roots` the phase is 0 for static data and what belongs to threads, 1 for stacks and registers.
-/// `kinds`: of each block by its number, from one on, 0 where none is known; empty where none is; `held_inside`: kinds of
-/// blocks that are proven to be held by a pointer into their middle; `linked`: tables of the dynamic linker, ascending; `left_over`: parts
-/// of blocks that hold nothing, as their containers say, ascending. `is_partial`: memory that may lead to blocks is not
-/// there; `hidden`: words beside those in whole places, with where they stand, ascending.
+/// Read all edges. `roots`: phase 0 for static data and data of threads, 1 for stacks and registers. `kinds`: the kind
+/// of each block by its number, from one on, 0 if unknown; empty if all are. `held_inside`: kinds of blocks that are
+/// proven to be held by a pointer into their middle. `linked`: tables of the dynamic linker, ascending. `left_over`:
+/// parts of blocks without items, according to their containers, ascending. `is_partial`: memory that may lead to
+/// blocks is missing. `hidden`: unaligned words with their addresses, ascending.
 #[allow(clippy::too_many_arguments)]
 pub fn draw_blocks(
     watcher: &dyn Watcher,
@@ -127,7 +128,7 @@ pub fn draw_blocks(
     Ok(Graph::new(shared, None, ids, edges, kinds, types, phases, proof, Vec::new(), Vec::new()))
 }
 
-/// The rows of roots.
+/// Write the rows of roots.
 fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<Written, Cancelled> {
     let space = drawer.blocks.heaps.space;
     drawer.rows.begin(drawer.blocks.ids.first_root);
@@ -142,24 +143,24 @@ fn outside(control: &Control, mut drawer: Drawer<'_>, roots: &[Root]) -> Result<
     Ok(drawer.rows)
 }
 
-/// In the place of a block's number, where a word lies in none.
+/// Stands for a block's number if a word lies outside blocks.
 const NO_BLOCK: u32 = u32::MAX;
 
-/// The blocks with words to the last bytes of others: which of them have such words as fields.
+/// Finds the blocks in which words to the last bytes of other blocks are fields.
 #[derive(Default)]
 struct Ends {
-    /// How many words lie at the same place of blocks of the same size.
+    /// How many such words are at the same offset of blocks of the same size.
     places: HashMap<u64, u32>,
-    /// Each such block and place.
+    /// Each such block and offset.
     found: Vec<(u32, u64)>,
-    /// Blocks with many.
+    /// Blocks with many such words.
     many: Vec<u32>,
-    /// Of the block that is read.
+    /// The number of such words in the block that is being read.
     own: u32,
 }
 
 impl Ends {
-    /// Counts a word `inside` bytes behind the beginning of a block.
+    /// Count a word `inside` bytes after the beginning of a block.
     fn add(&mut self, own: u32, size: u64, inside: u64) {
         self.own += 1;
         if inside >= LINKS {
@@ -169,7 +170,7 @@ impl Ends {
         }
     }
 
-    /// Ends the words of a block.
+    /// End the words of a block.
     #[inline(always)]
     fn end(&mut self, own: u32) {
         if std::mem::take(&mut self.own) >= MANY_LAST {
@@ -183,7 +184,7 @@ impl Ends {
         self.many.extend(other.many);
     }
 
-    /// A bit for each of `count` nodes.
+    /// Return a bit for each of `count` nodes: whether such words in it are fields.
     fn holders(&self, count: usize) -> Bits {
         let mut bits = Bits::new(count as u64);
         let found = self.found.iter().filter(|(_, place)| self.places[place] >= MANY_LAST).map(|(own, _)| own);
@@ -192,7 +193,7 @@ impl Ends {
     }
 }
 
-/// One worker's part.
+/// The visitor of one worker.
 struct Drawer<'a> {
     blocks: Blocks<'a>,
     tables: &'a Tables,
@@ -201,17 +202,17 @@ struct Drawer<'a> {
     reader: Reader<'a>,
     scratch: Vec<u8>,
     rows: Written,
-    /// The kind of each block by its number; empty where none is known.
+    /// The kind of each block by its number; empty if all are unknown.
     kinds: &'a [u32],
     hidden: &'a [(u64, u64)],
-    /// Tables of the dynamic linker, which lead to the one before alone; ascending.
+    /// Tables of the dynamic linker, which refer only to the table before; ascending.
     linked: &'a [u64],
-    /// Parts of blocks that hold nothing: of all, and of the block that is read.
+    /// Parts of blocks without items: of all blocks, and of the block that is being read.
     left_over: &'a [(u64, u64)],
     left_here: &'a [(u64, u64)],
     padding: Padding,
     ends: Ends,
-    /// The beginning and the size of the block that is read.
+    /// The address and the size of the block that is being read.
     block: (u64, u64),
 }
 
@@ -254,7 +255,8 @@ impl<'a> Drawer<'a> {
         pointer >= self.bounds.0 && pointer < self.bounds.1
     }
 
-    /// An edge of the node `own` where the word at `at` leads into another block; whether something begins there.
+    /// Add an edge of the node `own` if the word at `at` points into another block. Return whether something begins
+    /// there.
     #[inline(always)]
     fn word(&mut self, at: impl FnOnce() -> u64, pointer: u64, strength: u32, own: u32) -> bool {
         if strays::has_tag(pointer) {
@@ -270,7 +272,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// A stray edge where a word without its tag is the address of another block.
+    /// Add a stray edge if a word without its tag is the address of another block.
     #[inline(always)]
     fn tagged(&mut self, word: u64, own: u32) {
         if let Some(pointer) = strays::untagged(word, &self.spans) {
@@ -288,7 +290,7 @@ impl<'a> Drawer<'a> {
         }
         let heaps = self.blocks.heaps;
         let is_header = heaps.is_header(pointer);
-        // Before the first block there is none that has a part of the header.
+        // Before the first block there is no block that shares a part of its header.
         if is_header && pointer < found.address {
             return false;
         }
@@ -302,8 +304,8 @@ impl<'a> Drawer<'a> {
         begins
     }
 
-    /// Whether something begins at `pointer`, inside a block. Far behind the block's beginning only what was aligned does,
-    /// so that the millions of pointers into the blocks of a program's own allocator cost no reads.
+    /// Return whether something begins at `pointer`, inside a block. Far from the block's beginning only aligned memory
+    /// counts, so that the millions of pointers into the blocks of a program's own allocator cost no reads.
     fn begins_inside(&mut self, block: &Block, pointer: u64) -> bool {
         let (tables, reader, inside) = (self.tables, &mut self.reader, pointer - block.address);
         if pointer % WORD != 0 || inside > MAX_INSIDE && pointer % MAX_INSIDE != 0 {
@@ -313,7 +315,7 @@ impl<'a> Drawer<'a> {
         // An interface after plain members; elsewhere any two words may look like an object.
         let is_last = room == WORD;
         match inside {
-            // Behind the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
+            // After the number of elements of an array with destructors (Itanium C++ ABI, 2.7).
             WORD if reader.any_word(block.address).is_some_and(|count| is_multiple(count, room)) => true,
             VECTOR_HEADER if reader.any_word(block.address).is_some_and(|last| is_vector(last, room)) => true,
             _ => {
@@ -324,7 +326,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// The words of [start, end), which lie outside of the heaps or in the block `own`.
+    /// Add the words of [start, end), outside the heaps or in the block `own`.
     fn words(&mut self, start: u64, end: u64, own: u32) {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(WINDOW as usize, 0);
@@ -336,7 +338,7 @@ impl<'a> Drawer<'a> {
         self.scratch = scratch;
     }
 
-    /// Words that lie at `at` in the block that is read, or in none: those of parts that hold nothing are left over.
+    /// Add words at `at` in the block that is being read, or outside blocks. Words in parts without items are stray.
     #[inline(always)]
     fn piece(&mut self, at: u64, piece: &[u8], own: u32) {
         if self.left_here.is_empty() {
@@ -371,7 +373,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// The words within [start, end) that are known to be references, as those of packed structs are.
+    /// Add the unaligned words in [start, end) that are known to be references, as in packed structs.
     #[inline(always)]
     fn hidden_words(&mut self, (start, end): (u64, u64), own: u32) {
         let all = self.hidden;
@@ -382,7 +384,7 @@ impl<'a> Drawer<'a> {
         }
     }
 
-    /// Parts of a block that hold nothing: only of containers, whose kind is known.
+    /// Return the parts of a block without items. Only containers, whose kind is known, have such parts.
     #[inline(always)]
     fn left_in(&self, id: u32, (address, end): (u64, u64)) -> &'a [(u64, u64)] {
         if self.kinds.get(id as usize).is_none_or(|kind| *kind == 0) {
@@ -391,7 +393,7 @@ impl<'a> Drawer<'a> {
         left_in(self.left_over, address, end)
     }
 
-    /// The last word of a block, which may lie beyond what was asked for; returns the block's group.
+    /// Add the last word of a block, which may lie after the requested bytes. Return the block's group.
     #[inline(always)]
     fn last_word(&mut self, Block { address, size, end, .. }: Block, last: u64, head: &[u8], own: u32) -> u32 {
         let known = word_at(head, (last - address) as usize);
@@ -427,7 +429,7 @@ impl Visitor for Drawer<'_> {
         self.block = (address, size);
         self.left_here = self.left_in(id, (address, end));
         self.rows.unread += unread_of(self.blocks.heaps.space, (address, end), Self::HEAD, head);
-        // The last word of a block that is cut off at an odd place is no whole one.
+        // If a block ends at an unaligned address, its last word is incomplete.
         let last = address + end.saturating_sub(address).saturating_sub(WORD).next_multiple_of(WORD);
         self.piece(address, head.get(..(last - address) as usize).unwrap_or(head), id);
         let done = address + (head.len() as u64) / WORD * WORD;
@@ -450,24 +452,24 @@ impl Visitor for Drawer<'_> {
     }
 }
 
-/// Whether something that was aligned within its block keeps the block's address beside it, to free it by: right before it,
-/// or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
+/// Return whether memory that was aligned within its block has the block's address near it, to free it by: right before
+/// it, or among its first words, as the dynamic linker's tables of loaded objects do (elf/dl-find_object.c).
 fn keeps_start(reader: &mut Reader<'_>, block: &Block, pointer: u64) -> bool {
     let mut near = (pointer - WORD..pointer + KEPT_WORDS * WORD).step_by(WORD as usize);
     near.any(|at| at > block.address && at < block.end && reader.any_word(at) == Some(block.address))
 }
 
-/// Whether a vector whose last index is `last` may fill the `room`.
+/// Return whether a vector whose last index is `last` may fill the `room`.
 fn is_vector(last: u64, room: u64) -> bool {
     is_size(last.saturating_add(1).saturating_mul(VECTOR_HEADER), room)
 }
 
-/// Whether so many bytes may have been asked for where there is `room` for them.
+/// Return whether `size` bytes may have been requested for a block with `room` bytes.
 fn is_size(size: u64, room: u64) -> bool {
     size <= room && size + MAX_SLACK > room
 }
 
-/// Whether `count` elements of one size may fill the `room`.
+/// Return whether `count` elements of one size may fill the `room`.
 fn is_multiple(count: u64, room: u64) -> bool {
     count > 0 && count <= room && is_size(room / count * count, room)
 }
@@ -478,7 +480,7 @@ mod tests {
 
     #[test]
     fn arrays_fill_their_room() {
-        // Of 10 elements of 24 bytes there are 240, and a chunk has room for 240 to 255.
+        // 10 elements of 24 bytes have 240 bytes, and a chunk has room for 240 to 255.
         assert!(is_multiple(10, 240) && is_multiple(10, 248));
         assert!(!is_multiple(0, 240) && !is_multiple(241, 240) && !is_multiple(100, 198));
         assert!(is_size(240, 240) && is_size(240, 255) && !is_size(241, 240) && !is_size(200, 240));

@@ -1,15 +1,15 @@
-//! The facts that an incomplete graph proves.
+//! What an incomplete graph proves.
 //!
-//! A reference that was not read may lead to any block. Only an object whose references were all found is known to be led to
-//! by nothing else, and a buffer, which belongs to its owner alone. Everything else may have a holder that was not read, as
-//! if a root led there.
+//! A reference that was not read may lead to any block. Only an object whose references were all found is known to be
+//! held by nothing else, and a buffer, which belongs to its owner alone. Everything else may have a holder that was not
+//! read, as if a root led to it.
 
 use super::csr::{split, Edges, MANY};
 use super::edges::{is_object, BUFFER, EXACT, IDLE, LIKELY};
 use super::tree::{Tree, BY_REMAINS, NOT_REACHED};
 
-/// The bytes that could not be read while a graph was drawn; `counts`: the references that each object counts, kept where the
-/// graph is cut off.
+/// The bytes that could not be read while the graph was drawn. `counts`: each object's reference count, kept only if
+/// the graph is cut off.
 pub(crate) struct Proof {
     pub(super) unread: u64,
     pub(super) is_cut: bool,
@@ -22,15 +22,15 @@ impl Proof {
         Proof { unread, is_cut, counts: if is_cut { counts } else { Vec::new() } }
     }
 
-    /// The nodes below `blocks` and the static ones up to `end` to which something else may lead.
+    /// Return the nodes below `blocks`, and the static ones up to `end`, to which something else may lead.
     pub(super) fn doubtful(&self, edges: &Edges, tree: &Tree, kinds: &[u32], (blocks, end): (u32, u32)) -> Vec<u32> {
         let known = self.known(edges, tree, kinds, blocks);
         let is_known = |id: u32| known.get(id as usize).is_some_and(|known| *known);
         (0..end).filter(|id| tree.phases[*id as usize] != NOT_REACHED && !is_known(*id)).collect()
     }
 
-    /// Whether each block, by number, is known to be led to by nothing but what was read. A reference of something to which
-    /// nothing leads, or only weak words do, proves nothing: what leads there may not have been read.
+    /// Return for each block, by number, whether it is known that only what was read leads to it. A reference from an
+    /// unreached node, or over weak words only, proves nothing: what leads there may not have been read.
     pub(super) fn known(&self, edges: &Edges, tree: &Tree, kinds: &[u32], blocks: u32) -> Vec<bool> {
         let mut found = vec![0u8; blocks as usize];
         let mut is_doubted = vec![false; blocks as usize];
@@ -68,7 +68,7 @@ mod tests {
 
     const OBJECT: u32 = 1;
 
-    /// What is known of nodes with these kinds and counts; the last node is the root.
+    /// Return what is known of nodes with these kinds and counts; the last node is the root.
     fn known(targets: &[&[u32]], kinds: &[u32], counts: &[u8]) -> Vec<bool> {
         let (edges, nodes) = (Edges::of_rows(targets.iter().map(|row| row.iter().copied())), targets.len());
         let mut phases: [Vec<u32>; PHASES] = Default::default();
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_nothing_leads_to_proves_nothing() {
-        // 1 leads to 2 as well, and may be led to by what was not read.
+        // 1 leads to 2 as well, and may be reached by what was not read.
         let found = known(&[&[2], &[2], &[], &[0]], &[OBJECT, OBJECT, OBJECT, 0], &[1, 1, 2, 0]);
         assert_eq!(found, [true, false, false]);
     }

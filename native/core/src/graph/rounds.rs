@@ -1,8 +1,8 @@
-//! Round numbers that look like references, where a heap lies below 4 GiB: sizes, limits and floats like 1.0 are
-//! multiples of a large power of two, and the address of a block hardly ever is.
+//! Find round numbers that look like references, if the heap lies below 4 GiB: sizes, limits and floats like 1.0 are
+//! multiples of a large power of two; addresses of blocks hardly ever are.
 //!
-//! Objects of one type, and blocks of C code of one size, have the same in the same place: where few of the others have
-//! a reference, such a word is a number.
+//! Objects of one type, and blocks of C code of one size, have the same kind of value at the same offset. If few of the
+//! others have a reference there, such a word is a number.
 
 use super::edges::{Round, BUFFER, IDLE};
 use super::ids::{Blocks, Node};
@@ -12,14 +12,15 @@ use gdbheap_access::error::Cancelled;
 use gdbheap_access::work::Control;
 use std::collections::{HashMap, HashSet};
 
-/// More of one kind are not asked.
+/// The most of one kind that are examined.
 const MOST: u32 = 1 << 10;
 const HEAD: usize = 16;
-/// What precedes an object in its block is no longer.
+/// The most bytes that precede an object in its block.
 const LONGEST_HEAD: u64 = 32;
 const OFTEN: u32 = 1 << 20;
 
-/// What else has the same in the same place: the number of a type, or the size and the looks of a block of C code.
+/// Return the group whose members have the same kind of values: the number of a type, or the size and first words of a
+/// block of C code.
 fn group(blocks: &Blocks<'_>, kind: u32, (address, size): (u64, u64)) -> u32 {
     if kind != 0 {
         return padding::group(kind, 0, 0);
@@ -30,12 +31,12 @@ fn group(blocks: &Blocks<'_>, kind: u32, (address, size): (u64, u64)) -> u32 {
     padding::group(0, size, padding::look(&head[..got], |word| (low..high).contains(&word)))
 }
 
-/// Whether something may begin where a word leads: a block, or the object in it.
+/// Return whether something may begin where a word points: a block, or the object in it.
 fn begins(blocks: &Blocks<'_>, word: u64) -> bool {
     word % 8 == 0 && blocks.find(word).is_some_and(|found| word.wrapping_sub(found.address) <= LONGEST_HEAD)
 }
 
-/// The edges `(source, target)` among `rounds` that are numbers. `kinds`: of all nodes.
+/// Return the edges `(source, target)` among `rounds` that are numbers. `kinds`: of all nodes.
 pub(crate) fn numbers(
     blocks: &Blocks<'_>,
     kinds: &[u32],

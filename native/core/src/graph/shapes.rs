@@ -1,61 +1,63 @@
-//! Where the references of an object lie, by its type; where those of a buffer lie, by what its owner says.
+//! Where the references of an object lie, by its type, and those of a buffer, by its owner's fields.
 
 use crate::python::types::{Kind, Types};
 
-/// Types with a base of one of these names: `opaque` bytes of the object that hold no references but those said here
-/// (-1: all of that base's fields).
+/// Types with a base of one of these names. `opaque`: bytes of the object that hold no references except those listed
+/// here (-1: all of that base's fields).
 #[derive(Clone, Debug)]
 pub struct Form {
     pub names: Vec<String>,
     pub opaque: i64,
-    /// Single references in the opaque part.
+    /// Offsets of single references in the opaque part.
     pub fields: Vec<u64>,
-    /// Words of the other part that hold none.
+    /// Offsets of words outside it that hold none.
     pub skipped: Vec<u64>,
-    /// As many references as `ob_size` says, from here on; -1: none.
+    /// The offset of as many references as `ob_size` says; -1: none.
     pub items: i64,
-    /// Where a frame begins that is part of the object; -1: none.
+    /// The offset of a frame that is part of the object; -1: none.
     pub frame: i64,
-    /// A signed byte: from `frame_gone` on that frame is gone; 0: there is no such byte.
+    /// The offset of a signed byte: from the value `frame_gone` on the frame is gone; 0: there is no such byte.
     pub frame_state: u64,
     pub frame_gone: i8,
     /// The frame is the object's own only if this word points to it; 0: always.
     pub frame_pointer: u64,
-    /// A table inside of the object, in use while the word at `table_pointer` points to it: where it begins, the
-    /// distance of its entries, the offset of the key in one, how many keys and values an entry has; -1: none.
+    /// A table inside the object, in use while the word at `table_pointer` points to it: its offset, the distance of
+    /// its entries, the offset of the key in an entry, and the number of keys and values in an entry; -1: none.
     pub table: i64,
     pub table_pointer: u64,
     pub table_mask: u64,
     pub table_step: u64,
     pub table_first: u64,
     pub table_words: u64,
-    /// Such an object only passes an address on: what its words of C lead to belongs to others that lead there too.
+    /// Such an object only passes an address on: what its C words refer to belongs to others that refer to it too.
     pub is_handle: bool,
 }
 
-/// A frame's fields, counted from where it begins.
+/// Offsets of a frame's fields, counted from its beginning.
 #[derive(Clone, Debug)]
 pub struct FrameLayout {
     pub fields: Vec<u64>,
     pub code: u64,
     pub locals: u64,
-    /// How many locals and values on the stack there are: an int (negative while it runs) or the address after them.
+    /// The number of locals and values on the stack: an int (negative while the frame runs), or the address after them.
     pub top: u64,
     pub top_is_pointer: bool,
-    /// A byte that is zero unless the frame runs; 0: there is none. A pointer is NULL while it runs, and when it is done.
+    /// A byte that is zero unless the frame runs; 0: there is none. A pointer `top` is NULL while the frame runs and
+    /// when it is done.
     pub executing: u64,
-    /// Since 3.10 the count is that of the stack alone, which begins where this word points; 0: it is that of both.
+    /// Since 3.10 the count is that of the stack alone, which begins where this word points; 0: the count includes the
+    /// locals.
     pub stack: u64,
-    /// Offset of the number of locals in a code object; 0: they end where the stack begins.
+    /// The offset of the number of locals in a code object; 0: they end where the stack begins.
     pub code_locals: u64,
-    /// Bits of a reference that are no part of the address.
+    /// Bits of a reference that are not part of the address.
     pub tags: u64,
 }
 
-/// The keys of a dict.
+/// The layout of the keys of a dict.
 #[derive(Clone, Debug)]
 pub struct KeysLayout {
-    /// Offsets; -1 where this release has no such field.
+    /// Offsets; -1 if this release has no such field.
     pub kind: i64,
     pub log2_index_bytes: i64,
     pub size: i64,
@@ -66,7 +68,7 @@ pub struct KeysLayout {
 #[derive(Clone, Debug)]
 pub struct GraphLayout {
     pub ob_size: u64,
-    /// Where the key lies in an entry of a set's table.
+    /// The offset of the key in an entry of a set's table.
     pub set_key: u64,
     pub tp_weaklistoffset: u64,
     pub tp_dictoffset: u64,
@@ -76,22 +78,22 @@ pub struct GraphLayout {
     pub keys: Option<KeysLayout>,
     pub flag_heap_type: u64,
     pub flag_managed_dict: u64,
-    /// From an object with a managed dict to the word that points to it; 0: no such objects.
+    /// The distance from an object with a managed dict to the word that points to it; 0: there are no such objects.
     pub managed_dict: i64,
-    /// Types whose objects carry the values of their attributes after their fields; 0: none.
+    /// A flag of types whose objects have the values of their attributes after their fields; 0: there are none.
     pub flag_inline_values: u64,
-    /// Types in C all of whose words that lead to objects are references.
+    /// C types in which all words that point to objects are references.
     pub closed: Vec<String>,
-    /// The same for whatever has one of these as a base and is written in C.
+    /// The same for any type written in C that has one of these as a base.
     pub closed_families: Vec<String>,
-    /// Where the states of the interpreters lie: a block of C code in which one lies has free lists.
+    /// The addresses of the interpreters' states: a block of C code that contains one has free lists.
     pub interpreters: Vec<u64>,
 }
 
-/// What a buffer holds: no references; as many as its owner says; a dict's keys; values after a prefix; values after
-/// a header; values alone; a set's table; a table of hash, key and value; a deque's items; the items of Python 2's deque; a
-/// module's state, of which the mark says the bytes; numbers, which prove nothing where they look like references. Any other
-/// number (the caller uses 10): whatever looks like references.
+/// The contents of a buffer: no references; as many as its owner says; a dict's keys; values after a prefix; values
+/// after a header; values alone; a set's table; a table of hash, key and value; a deque's items; the items of Python
+/// 2's deque; a module's state, whose bytes are in the mark; numbers, which prove nothing even if they look like
+/// references. Any other number (the caller uses 10): every word that looks like a reference.
 pub(crate) const LEAF: u32 = 1;
 pub(crate) const ITEMS: u32 = 2;
 pub(crate) const KEYS: u32 = 3;
@@ -108,28 +110,28 @@ pub(crate) const COUNTED: u32 = 12;
 pub(crate) const STATE: u32 = 13;
 pub(crate) const NUMBERS: u32 = 14;
 
-/// The contents of a block and a number that belongs to them, in one word; 0: the block is unclaimed.
+/// Combine the contents of a block and their number in one word. The word 0 means an unclaimed block.
 pub(crate) fn mark(contents: u32, number: u64) -> u32 {
     contents << 28 | number.min(MOST) as u32
 }
 
 pub(crate) const MOST: u64 = (1 << 28) - 1;
 
-/// How the objects of one type are looked at. All offsets are from the start of the object.
+/// How to read the objects of one type. All offsets are from the start of the object.
 #[derive(Clone)]
 pub(crate) struct Shape {
-    /// A type that all workers know by this number.
+    /// The number by which all workers know the type.
     pub(crate) number: u32,
     pub(crate) form: Option<usize>,
-    /// Words in [from, to) are looked at; those from `certain` on are surely references or no addresses at all.
+    /// Words in [from, to) are read; those from `certain` on are surely references, or not addresses at all.
     pub(crate) from: u64,
     pub(crate) to: u64,
     pub(crate) certain: u64,
-    /// Words that are none: the list of weak references, and those that claims are about.
+    /// Words that are not references: the list of weak references, and words that claims describe.
     pub(crate) skipped: Vec<u64>,
-    /// Bytes an item, for types in C whose size varies.
+    /// The bytes of an item, for C types of variable size.
     pub(crate) item: u64,
-    /// The dict of an object of variable size lies so far before its end; where the size of an item is to be read.
+    /// The distance of the dict of an object of variable size from its end, and the address of the size of an item.
     pub(crate) dict_before_end: u64,
     pub(crate) item_at: u64,
     pub(crate) basic: u64,
@@ -138,7 +140,7 @@ pub(crate) struct Shape {
     /// Whether instances hold a reference to their type.
     pub(crate) holds_type: bool,
     pub(crate) is_handle: bool,
-    /// Whether there are no references but what is owned.
+    /// Whether there are no references except to owned buffers.
     pub(crate) is_bare: bool,
     pub(crate) is_leaf: bool,
     /// Whether the type could be read; if not, any word of an object may be a reference.
@@ -146,7 +148,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of a type that is cut off.
+    /// Make the shape for a type that is cut off.
     fn unknown(number: u32) -> Shape {
         Shape {
             number,
@@ -202,7 +204,7 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
         to: basic,
         certain: if closed { 0 } else { kind.extent },
         skipped,
-        // Items of other sizes, like the code of a pattern, are no words.
+        // Items of other sizes, like the code of a pattern, are not words.
         item: if closed || item % 8 != 0 { 0 } else { item },
         dict_before_end: if dict < 0 && !managed { dict.unsigned_abs() } else { 0 },
         item_at: kind.address.wrapping_add(known.tp_itemsize),
@@ -222,8 +224,8 @@ fn known_shape(types: &Types<'_>, layout: &GraphLayout, kind: &Kind, number: u32
     Some(shape)
 }
 
-/// The form of the nearest base that has one, and that base. Classes of a program may have any name, types in C that an
-/// extension made at run time are heap types too: those have a tp_dealloc of their own.
+/// Return the form of the nearest base that has one, and that base. Only types in C count, because a program's classes
+/// may have any name. Types that an extension made at run time are heap types too, but have a tp_dealloc of their own.
 fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize, u64)> {
     let known = types.layout;
     let field = |address: u64, offset: u64| types.space.word(address.wrapping_add(offset));
@@ -239,7 +241,7 @@ fn form_of(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> Option<(usize,
     })
 }
 
-/// Whether the nearest base that is written in C is one of those whose fields are known.
+/// Return whether the nearest base that is written in C is one whose fields are known.
 fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     let dealloc = |address: u64| types.space.word(address.wrapping_add(types.layout.tp_dealloc));
     let bases = types.bases(kind);
@@ -251,17 +253,18 @@ fn is_closed(types: &Types<'_>, layout: &GraphLayout, kind: u64) -> bool {
     })
 }
 
-/// In the mark of a block of a deque: its links lead to no further one, and are old.
+/// In the mark of a deque's block: its links are stale, and lead to no further block.
 pub(crate) const LAST_OF_DEQUE: u64 = 1 << 16;
 
-/// A block of a deque: how many items it has room for, where those begin and where the link to the next one lies.
+/// The layout of a deque's block: how many items fit, where they begin, and the offset of the link to the next block.
 pub(crate) struct DequeBlock {
     pub(crate) room: u64,
     pub(crate) items: u64,
     pub(crate) right: u64,
 }
 
-/// Python 2's blocks have both links after their items, the right one first; later ones have the left one before them.
+/// Return the layout of a deque's block. Python 2's blocks have both links after their items, the right one first;
+/// later ones have the left link before them.
 pub(crate) fn deque_block(contents: u32) -> DequeBlock {
     match contents {
         OLD_DEQUE => DequeBlock { room: 62, items: 0, right: 8 * 62 },

@@ -1,4 +1,4 @@
-//! Blocks shared out: each is of the nearest node on its chain that has a label.
+//! Assign each block to the nearest labelled node on its chain.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
@@ -13,14 +13,14 @@ use std::collections::{HashMap, HashSet};
 const MAX_EXAMPLES: usize = 8;
 const RECENT: usize = 1 << 13;
 
-/// Blocks of one group with one label, u32::MAX for what nothing leads to.
+/// The blocks of one group with one label; the label u32::MAX is for unreachable blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Labelled {
     pub label: u32,
     pub group: Grouped,
 }
 
-/// Objects of one type that several hold, and what would be free without each of them, added up.
+/// Objects of one type that several hold, and the sum of their retained sizes.
 #[derive(Clone, Debug)]
 pub struct Several {
     pub type_address: u64,
@@ -30,7 +30,7 @@ pub struct Several {
     pub examples: Vec<u32>,
 }
 
-/// Blocks of C code that an owner has, and what would be free without each of them, added up.
+/// Blocks of C code of one owner, and the sum of their retained sizes.
 #[derive(Clone, Debug)]
 pub struct SharedBlocks {
     pub owner: u32,
@@ -43,7 +43,7 @@ pub struct SharedBlocks {
 struct Sums {
     places: HashMap<(u32, Key), usize>,
     rows: Vec<((u32, Key), (u64, u64))>,
-    /// The places of keys that were met last, by a few bits of them: neighbours are of few types.
+    /// The indices of the keys that were met last, by a few bits of them: neighbours have few types.
     recent: Vec<usize>,
 }
 
@@ -71,8 +71,8 @@ impl Sums {
 }
 
 impl Graph {
-    /// Of each label the blocks of at least `minimum` bytes that are its own, by group. `seeds`: nodes and their labels.
-    /// The bytes of a buffer count for what owns it.
+    /// Return for each label its own blocks of at least `minimum` bytes, by group. `seeds`: nodes and their labels. The
+    /// bytes of a buffer count for its owner.
     pub fn shares(&self, watcher: &dyn Watcher, seeds: &[(u32, u32)], minimum: u64) -> Result<Vec<Labelled>> {
         let before = self.above(watcher)?;
         let sizes = self.sizes();
@@ -112,15 +112,17 @@ impl Graph {
         Ok(rows)
     }
 
-    /// The objects of a type that lead to one of `homes`, each with the first of these in the order of its references.
+    /// Return the objects of a type that refer to one of `homes`, each with the first of these in the order of its
+    /// references.
     pub fn homes(&self, type_address: u64, homes: &HashSet<u32>) -> Vec<(u32, u32)> {
         let home =
             |id: &u32| self.edges.of(*id).iter().map(|edge| split(*edge).0).find(|target| homes.contains(target));
         self.objects_of(type_address).into_iter().filter_map(|id| home(&id).map(|found| (id, found))).collect()
     }
 
-    /// Objects that none of the others keeps alone, such as the items of two lists: by type, without those that retain
-    /// `large` bytes or more. `without`: nodes that count for nobody. The rows that retain most first.
+    /// Return objects that no other object dominates, such as the items of two lists, by type, without objects that
+    /// retain `large` bytes or more. `without`: nodes that do not count as holders. The rows that retain the most come
+    /// first.
     pub fn kept_by_several(&self, watcher: &dyn Watcher, without: &HashSet<u32>, large: u64) -> Result<Vec<Several>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let is_several = |id: &u32| {
@@ -145,7 +147,7 @@ impl Graph {
             row.count += 1;
             row.bytes += sizes[id as usize];
             row.retained += retained;
-            // The first, and then ever rarer ones: some of each stretch of memory.
+            // The first one, and then ever rarer ones: some of each part of memory.
             if row.count.is_power_of_two() {
                 row.examples.push(id);
             }
@@ -155,7 +157,7 @@ impl Graph {
         Ok(rows)
     }
 
-    /// Whether only a root, or what counts for nobody, keeps a node: no object that is not in `without`. `above`: what keeps each.
+    /// Return whether only roots, or nodes in `without`, dominate a node. `above`: the dominator of each node.
     fn is_open(&self, above: &[u32], without: &HashSet<u32>, id: u32) -> bool {
         let mut keeper = above[id as usize];
         while keeper < self.ids.first_static && self.kinds[keeper as usize] & BUFFER != 0 {
@@ -164,8 +166,8 @@ impl Graph {
         keeper == NOBODY || keeper >= self.ids.first_root || without.contains(&keeper)
     }
 
-    /// Blocks of C code that no object keeps alone, such as an allocator that two sessions share, by their owners: of each
-    /// owner with `least` bytes and more, first the most, at most `top`. `without` as in `kept_by_several`.
+    /// Return blocks of C code that no object dominates, such as an allocator that two sessions share, by their owners:
+    /// at most `top` owners with at least `least` bytes, largest first. `without` as in `kept_by_several`.
     pub fn shared_blocks(
         &self,
         watcher: &dyn Watcher,

@@ -1,4 +1,4 @@
-//! Who else leads to what a holder has: what would stay without the holder, and from where that is reached.
+//! What else leads to the blocks of a holder: how much would remain without the holder, and from where it is reached.
 
 use super::csr::split;
 use super::edges::{is_object, BUFFER};
@@ -11,14 +11,14 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{HashMap, HashSet};
 
 const OFTEN: usize = 1 << 20;
-/// Who leads to less than this part of what the holder has is left out.
+/// Nodes that lead to less than one part in LEAST_PART of the holder's bytes are left out.
 const LEAST_PART: u64 = 10;
-/// A way down to who leads there goes on as long as one branch has so much of the whole.
+/// A way down continues as long as one branch has at least one part in BRANCH_PART of all bytes.
 const BRANCH_PART: u64 = 4;
 const MAX_ALIASES: usize = 4;
 
-/// A node that leads to what a holder has: the first node there, and the bytes that are reached from it and not from
-/// those before it.
+/// A node that leads to a holder's blocks: the first of them that it reaches (`target`), and the bytes reached from it
+/// but not from the nodes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Other {
     pub id: u32,
@@ -29,17 +29,17 @@ pub struct Other {
 /// What some nodes hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlsoHeld {
-    /// Bytes of the nodes and of all that the shortest chains reach through them.
+    /// The bytes of the nodes and of everything that the shortest chains reach through them.
     pub bytes: u64,
-    /// Of these, those that would be free without the nodes.
+    /// The part of these that would be freed without the nodes.
     pub retained: u64,
-    /// Who else leads to the rest, the most first.
+    /// The nodes that also lead to the rest, most bytes first.
     pub others: Vec<Other>,
-    /// Who refers to one of the nodes, beside the one reference that is on its chain: (referrer, node).
+    /// References to one of the nodes besides the one on its chain: (referrer, node).
     pub aliases: Vec<(u32, u32)>,
 }
 
-/// One round: who was the first to reach each node that stays, and the bytes and the first target of each of these.
+/// One round: the bytes and the first target of each node outside, for the remaining nodes that it reached first.
 struct Round {
     sums: HashMap<u32, (u64, u32)>,
     total: u64,
@@ -51,13 +51,14 @@ struct Sharing<'a> {
     sizes: Vec<u64>,
     members: Bits,
     inside: Bits,
-    /// References into what is inside, from elsewhere.
+    /// References from outside to nodes inside.
     crossing: Vec<(u32, u32)>,
     aliases: Vec<(u32, u32)>,
 }
 
 impl Graph {
-    /// What would be free without all of `members`, and at most `most` others who lead to the rest of what they hold.
+    /// Return what would be freed without all of `members`, and at most `most` other nodes that lead to the rest of
+    /// what they hold.
     pub fn also_held(&self, watcher: &dyn Watcher, members: &HashSet<u32>, most: usize) -> Result<AlsoHeld> {
         for id in members {
             self.check(*id)?;
@@ -90,7 +91,8 @@ impl<'a> Sharing<'a> {
         Ok(found)
     }
 
-    /// Keeps the references from a node outside into what is inside. Of several to one member the first is that on the chain.
+    /// Record the references from a node outside to nodes inside. If it has several to one member, the first is the one
+    /// on the chain.
     fn cross(&mut self, source: u32) {
         let mut on_chain = NOBODY;
         for edge in self.graph.edges.of(source) {
@@ -108,8 +110,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Whether an edge keeps its target alive. A buffer belongs to its object alone: a word of C's memory that leads there too
-    /// may be left over, or lies in what a program wrote, such as the buffer of a file.
+    /// Return whether an edge keeps its target alive. A buffer belongs only to its object: another C word that points
+    /// to it may be stale, or part of what a program wrote, such as the buffer of a file.
     fn counts(&self, source: u32, target: u32, strength: u32) -> bool {
         let kind = |id: u32| self.graph.kinds.get(id as usize).copied().unwrap_or(0);
         let is_owned = kind(target) & BUFFER != 0 && is_object(kind(self.tree.before[target as usize]));
@@ -131,7 +133,7 @@ impl<'a> Sharing<'a> {
         Ok(AlsoHeld { bytes, retained, others, aliases: self.aliases })
     }
 
-    /// Reaches what stays from all references that cross but those of `gone` nodes.
+    /// Reach the remaining nodes from all crossing references except those of `gone` nodes.
     fn round(&self, gone: &Bits, control: &Control) -> std::result::Result<Round, Cancelled> {
         let mut firsts = vec![NOBODY; self.graph.nodes()];
         let mut queue = Vec::new();
@@ -173,8 +175,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Who leads to most of what stays: the object where the way down from the root that has most parts, or the root where
-    /// there are no objects.
+    /// Return the node that leads to most of the remaining bytes: the object at which the way down from the largest
+    /// root divides, or the root if there are no objects.
     fn largest(&self, round: &Round) -> Option<Other> {
         let mut bytes = vec![0; self.graph.nodes()];
         round.sums.iter().for_each(|(source, sum)| bytes[*source as usize] = sum.0);
@@ -197,13 +199,13 @@ impl<'a> Sharing<'a> {
         Some(Other { id, target: round.sums[source].1, bytes: bytes[id as usize] })
     }
 
-    /// Whether a node is the next one of a linked list.
+    /// Return whether a node is the next one of a linked list.
     fn is_next(&self, above: u32, node: u32) -> bool {
         let kind = self.graph.kinds[node as usize];
         is_object(kind) && self.graph.kinds[above as usize] == kind
     }
 
-    /// The object that owns a buffer, by its chain; the node itself where it is none.
+    /// Return the object that owns a buffer, by its chain; the node itself if it is not a buffer.
     fn owner(&self, node: u32) -> u32 {
         let is_buffer = |id: &u32| self.graph.kinds.get(*id as usize).is_some_and(|kind| kind & BUFFER != 0);
         let above = |id: &u32| Some(self.tree.before[*id as usize]).filter(|above| is_buffer(id) && *above != NOBODY);

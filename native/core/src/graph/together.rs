@@ -1,7 +1,7 @@
-//! What several nodes retain together: what would be reached no more if all of them went.
+//! What several nodes retain together: everything that would be unreachable without all of them.
 //!
-//! All that would go lies below one of them in the tree of shortest chains. What one of them dominates goes; of the rest
-//! down there that stays to which an edge leads from what stays. So of a large graph little is looked at.
+//! All of it lies below one of them in the tree of shortest chains. What one of them dominates goes. Of the rest below
+//! them, what has an edge from something that stays also stays. So little of a large graph is examined.
 
 use super::csr::{in_rows, split, Edges};
 use super::dominators::Dominators;
@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 
 const OFTEN: usize = 1 << 20;
 
-/// Trees, given by who is above each node: the nodes right below each one, in compressed rows.
+/// Trees as compressed rows of the nodes right below each node, made from the node above each.
 pub(crate) struct Forest {
     tops: Vec<u32>,
     starts: Vec<u32>,
@@ -31,7 +31,7 @@ impl Forest {
         &self.below[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
-    /// Depth first: `visit(node, true)` before all that is below it, `visit(node, false)` after that.
+    /// Walk depth first: `visit(node, true)` before all nodes below it, `visit(node, false)` after them.
     fn walk(&self, mut visit: impl FnMut(u32, bool)) {
         let mut path: Vec<(u32, u32)> = Vec::new();
         for top in &self.tops {
@@ -54,11 +54,11 @@ impl Forest {
         }
     }
 
-    /// Of each kind: its nodes, their bytes, and those of all that is one of them or lies below one. `kind_of`: 0 for what
-    /// is of none, else the place of its row and one.
+    /// Return for each kind the number of its nodes, their bytes, and the bytes of all nodes of the kind or below one.
+    /// `kind_of`: 0 for a node of no kind, else the index of its row plus one.
     pub(crate) fn sums(&self, kinds: usize, kind_of: impl Fn(u32) -> usize, sizes: &[u64]) -> Vec<(u64, u64, u64)> {
         let mut rows = vec![(0, 0, 0); kinds];
-        // How many nodes of a kind are open above the one that is looked at, and what was seen before the first of them.
+        // How many nodes of a kind are above the present one, and the bytes seen before the first of them.
         let mut open = vec![(0u32, 0u64); kinds];
         let mut seen = 0;
         self.walk(|node, entered| {
@@ -82,15 +82,15 @@ impl Forest {
     }
 }
 
-/// What is known of a node while one set is looked at.
+/// The state of a node while one set is examined.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(u32)]
 enum State {
-    /// Dominated by a node of the set, or one of it.
+    /// Dominated by a node of the set, or one of the set.
     Goes = 0,
-    /// Not dominated, and not below the set as far as is known.
+    /// Not dominated, and not known to be below the set.
     Elsewhere = 1,
-    /// Below a node of the set, and it may go.
+    /// Below a node of the set, and may go.
     Open = 2,
     Stays = 3,
 }
@@ -106,13 +106,13 @@ pub(crate) struct Together<'a> {
     above: &'a [u32],
     sizes: &'a [u64],
     pub(crate) chains: Forest,
-    /// Whether a node dominates all that is below it in the tree of chains.
+    /// Whether a node dominates everything below it in the tree of chains.
     closed: Vec<bool>,
-    /// Who else leads to each node than the one before it in that tree: `(starts, sources)`.
+    /// The nodes with an edge to each node, other than the one before it in that tree: `(starts, sources)`.
     others: (Vec<u32>, Vec<u32>),
     marks: Vec<u32>,
     run: u32,
-    /// Whether something may lead to what nothing dominates that was not read.
+    /// Whether something that was not read may lead to nodes without a dominator.
     is_cut: bool,
 }
 
@@ -136,7 +136,8 @@ impl<'a> Together<'a> {
         Ok(Together { edges, tree, above: &found.above, sizes, chains, closed, others, marks, run: 0, is_cut })
     }
 
-    /// Bytes that go with `members`, which `is_member` tells; `certain`: those of what one of them dominates.
+    /// Return the bytes that go with `members`, for which `is_member` is true. `certain`: the bytes that one of them
+    /// dominates.
     pub(crate) fn retained(
         &mut self,
         members: &[u32],
@@ -173,7 +174,7 @@ impl<'a> Together<'a> {
         Ok(certain + goes.map(|node| self.sizes[*node as usize]).sum::<u64>())
     }
 
-    /// What lies below the members and is dominated by none.
+    /// Return the nodes below the members that none of them dominates.
     fn open(
         &mut self,
         members: &[u32],
@@ -205,7 +206,7 @@ impl<'a> Together<'a> {
         Ok(found)
     }
 
-    /// Whether something that stays for certain leads to an open node.
+    /// Return whether something that certainly stays leads to an open node.
     fn is_led_to(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let rows = self.others.0[node as usize] as usize..self.others.0[node as usize + 1] as usize;
         rows.into_iter().any(|place| {
@@ -214,7 +215,7 @@ impl<'a> Together<'a> {
         })
     }
 
-    /// Whether a member dominates the node, or is it. What is found out on the way up is kept.
+    /// Return whether a member dominates the node, or is it. The states on the way up are recorded.
     fn goes(&mut self, node: u32, is_member: &impl Fn(u32) -> bool) -> bool {
         let mut at = node;
         let state = loop {
@@ -284,8 +285,8 @@ fn others(edges: &Edges, tree: &Tree) -> (Vec<u32>, Vec<u32>) {
     in_rows(edges.nodes(), pairs)
 }
 
-/// Of each kind: its nodes, their bytes, and what all of them retain together. `kinds`: how many there are; see
-/// `Forest::sums`. Of more than `top` kinds those that retain most, and others that retain as much.
+/// Return for each kind its nodes, their bytes, and what all of them retain together. `kinds`: the number of kinds; see
+/// `Forest::sums`. With `top`, return only the kinds that retain the most, and others that retain as much as the last.
 pub(crate) fn by_kind(
     together: &mut Together<'_>,
     found: &Dominators,
@@ -297,7 +298,7 @@ pub(crate) fn by_kind(
     let reached = found.order.iter().skip(1).copied();
     let dominated = Forest::of(&found.above, reached.clone()).sums(kinds, &kind_of, together.sizes);
     control.advance(0)?;
-    // Nothing else can go, so that these are the upper bounds.
+    // Nothing else can go, so these are upper bounds.
     let most = together.chains.sums(kinds, &kind_of, together.sizes);
     let (starts, members) = members(kinds, &kind_of, reached);
     let mut order: Vec<usize> = (0..kinds).filter(|kind| most[*kind].0 > 0).collect();
@@ -324,7 +325,7 @@ pub(crate) fn by_kind(
     Ok(rows)
 }
 
-/// The nodes of each kind, in compressed rows.
+/// Return the nodes of each kind, in compressed rows.
 fn members(
     kinds: usize,
     kind_of: impl Fn(u32) -> usize,

@@ -1,4 +1,4 @@
-//! How each node is reached: breadth first, from the best roots and over the best edges first.
+//! How each node is reached: breadth first, from the best roots and over the strongest edges first.
 
 use super::csr::{split, Edges};
 use super::edges::{DOUBTFUL, EXACT, LIKELY, STRAY};
@@ -8,11 +8,11 @@ use gdbheap_access::memory::ahead::{fetch, SOON};
 use gdbheap_access::work::Control;
 
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// Phases in which a node was reached: 0 from modules and 1 from frames and static types, over exact edges; from data of
-/// libraries and over likely edges; from data of the interpreter and of threads; over words that may be older than their
-/// block; over words of reached blocks that point into others; from stacks and registers, whose words may be left over;
-/// not at all. A node that is reached from BY_PADDING on has weak evidence alone, and what lies in a block that is in use comes
-/// before what a thread may have left on its stack.
+/// The phases in which a node is reached: 0 from modules and 1 from frames and static types, over exact edges; from
+/// data of libraries and over likely edges; from data of the interpreter and of threads; over words that may be older
+/// than their block; over words of reached blocks that point into others; from stacks and registers, whose words may be
+/// stale; not at all. From BY_PADDING on there is only weak evidence for a node, and words in used blocks come before
+/// words that a thread may have left on its stack.
 pub(crate) const BY_MODULES: u8 = 0;
 pub(crate) const BY_FRAMES: u8 = 1;
 pub(crate) const BY_OTHERS: u8 = 2;
@@ -25,20 +25,21 @@ pub(crate) const PHASES: usize = NOT_REACHED as usize;
 const STRENGTHS: [u32; PHASES] = [EXACT, EXACT, LIKELY, LIKELY, DOUBTFUL, STRAY, STRAY];
 const OFTEN: usize = 1 << 20;
 
-/// Of a graph without objects, where no layout says what is a reference: from static data and data of threads, and from
-/// stacks and registers, over words that lead to where something begins; over those that may be older than their block; over
-/// those that lead into a block; and, from BY_INNER on, over those that may be the links of a chunk that was free. A node that
-/// is reached from BY_LAST_WORDS on has weak evidence alone.
+/// The phases in a graph without objects, where no layout says what is a reference: from static data and data of
+/// threads, and from stacks and registers, over words that point to where something begins; over words that may be
+/// older than their block; over words that point into a block; and, from BY_INNER on, over words that may be links of a
+/// formerly free chunk. From BY_LAST_WORDS on there is only weak evidence for a node.
 pub(crate) const BY_LIVE_STACKS: u8 = 1;
 pub(crate) const BY_LAST_WORDS: u8 = 2;
 
-/// Which edges count, of those that nothing proves.
+/// Which unproven edges count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Rules {
-    /// What may be left over counts only where nothing better leads.
+    /// A word that may be stale counts only if nothing better leads to its target.
     #[default]
     Objects,
-    /// Every word of a block is a reference but a stray one. Those, and one on a stack, count only where nothing better leads.
+    /// Every word of a block is a reference except a stray one. Stray words, and words on a stack, count only if
+    /// nothing better leads to their target.
     Blocks,
 }
 
@@ -46,16 +47,16 @@ pub(crate) enum Rules {
 pub(crate) struct Tree {
     pub(crate) before: Vec<u32>,
     pub(crate) phases: Vec<u8>,
-    /// Every node once, each behind the one before it on its chain.
+    /// Every node once, each after the one before it on its chain.
     pub(crate) order: Vec<u32>,
     rules: Rules,
-    /// Blocks of C code, of which no reference count says how many keep them alive.
+    /// Blocks of C code, for which no reference count says how many references keep them alive.
     raw: Option<Bits>,
 }
 
 impl Tree {
-    /// `roots`: by phase the numbers of the roots; `handles`: objects that only pass an address on, which lead to what
-    /// nobody else of their phase does.
+    /// Grow the tree. `roots`: the numbers of the roots by phase. `handles`: objects that only pass an address on,
+    /// which lead only to nodes that nothing else of their phase reaches.
     pub(crate) fn grow(
         edges: &Edges,
         roots: &[Vec<u32>; PHASES],
@@ -69,7 +70,7 @@ impl Tree {
         let mut tree =
             Tree { before: vec![NOBODY; nodes], phases: vec![NOT_REACHED; nodes], order: Vec::new(), rules, raw: None };
         let mut queue: Vec<u32> = Vec::with_capacity(nodes);
-        // Nodes that have edges which were not followed because they are weak.
+        // Nodes with edges that were not followed because they are weak.
         let mut weak: Vec<u32> = Vec::new();
         for (phase, strength) in STRENGTHS.into_iter().enumerate() {
             let mut next = queue.len();
@@ -79,8 +80,8 @@ impl Tree {
             let mut waiting = std::mem::take(&mut weak).into_iter().peekable();
             let (mut late, mut is_late) = (Vec::new(), phase as u8 != BY_OTHERS);
             loop {
-                // All that hangs on static data by such words comes before what a stack may have of it: a list whose links
-                // lie inside of its blocks is one variable's, also where the stack holds one of them.
+                // Everything that static data reaches by such words comes before what a stack may reach: a list whose
+                // links lie inside its blocks belongs to one variable, even if the stack points to one of its blocks.
                 let first = waiting.peek().map(|node| tree.phases[*node as usize]);
                 let is_like =
                     |tree: &Tree, node: u32| rules == Rules::Objects || Some(tree.phases[node as usize]) == first;
@@ -116,14 +117,14 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The same, where `raw` are blocks of C code: each word in use that leads into one may be what keeps it alive.
+    /// Set `raw`, the blocks of C code: each word in use that points into one may keep it alive.
     pub(crate) fn with_raw(self, raw: impl Iterator<Item = u32>) -> Tree {
         let mut bits = Bits::new(self.phases.len() as u64);
         raw.for_each(|node| bits.set(node.into()));
         Tree { raw: Some(bits), ..self }
     }
 
-    /// Has what the next nodes of the queue need fetched.
+    /// Prefetch what the next nodes of the queue need.
     #[inline(always)]
     fn look_ahead(&self, edges: &Edges, queue: &[u32]) {
         if let Some(nodes) = queue.get(..=SOON) {
@@ -160,7 +161,7 @@ impl Tree {
         }
     }
 
-    /// From a root to the node, or the last `most` of that; empty where nothing leads.
+    /// Return the chain from a root to the node, or its last `most` nodes; empty if the node is not reached.
     pub(crate) fn chain(&self, node: u32, most: usize) -> Vec<u32> {
         let mut found = Vec::new();
         let mut at = node;
@@ -172,28 +173,29 @@ impl Tree {
         found
     }
 
-    /// Has what is known of a node fetched.
+    /// Prefetch what is known of a node.
     #[inline(always)]
     pub(crate) fn fetch(&self, node: u32) {
         fetch(&self.phases, node as usize);
         fetch(&self.before, node as usize);
     }
 
-    /// Whether all edges of a node but stray ones count, whatever they lead to.
+    /// Return whether all edges of a node except stray ones count, whatever their targets.
     #[inline(always)]
     pub(crate) fn counts_all(&self, from: u32) -> bool {
         let phase = self.phases[from as usize];
         self.rules == Rules::Blocks && (phase != BY_LIVE_STACKS || self.before[from as usize] != NOBODY)
     }
 
-    /// The same as `counts`, where it is known that `all` edges of the node but stray ones count.
+    /// Do the same as `counts`, if it is known whether `all` edges of the node except stray ones count.
     #[inline(always)]
     pub(crate) fn counts_among(&self, all: bool, from: u32, to: u32, strength: u32) -> bool {
         all && strength != STRAY || self.counts(from, to, strength)
     }
 
-    /// Whether an edge keeps its target alive, as far as can be told: one that may be left over counts only where
-    /// nothing better leads, or where it lies in use, leads to a beginning, and its target is a block of C code.
+    /// Return whether an edge keeps its target alive, as far as is known. A word that may be stale counts only if
+    /// nothing better leads to the target, or if the word is in use, points to a beginning, and the target is a block
+    /// of C code.
     #[inline(always)]
     pub(crate) fn counts(&self, from: u32, to: u32, strength: u32) -> bool {
         let is_root = || self.before[from as usize] == NOBODY;
@@ -215,7 +217,7 @@ impl Tree {
     }
 }
 
-/// A bit for each of `members` among so many nodes; None where there are none.
+/// Return a bit for each of `members` among the nodes; None if there are none.
 fn bits_of(nodes: usize, members: &[u32]) -> Option<Bits> {
     let mut bits = (!members.is_empty()).then(|| Bits::new(nodes as u64))?;
     members.iter().for_each(|node| bits.set((*node).into()));

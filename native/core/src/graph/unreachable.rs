@@ -1,5 +1,5 @@
-//! Unreachable blocks, and the reason why each is not free: cycles, lost references, lost blocks, and blocks to
-//! which only weak words point.
+//! Unreachable blocks, and why each is not free: cycles, lost references, lost blocks, and blocks to which only weak
+//! words point.
 
 use super::components::components;
 use super::csr::{split, Edges};
@@ -24,12 +24,13 @@ pub(crate) const LOST_REFERENCES: &str = "lost_references";
 pub(crate) const LOST_BLOCKS: &str = "lost_blocks";
 pub(crate) const DOUBTFUL_BLOCKS: &str = "doubtful";
 
-/// The least count of an immortal object, or where counting is deferred.
+/// The least reference count of an immortal object, or of one whose counting is deferred.
 const IMMORTAL: u64 = 1 << 31;
-/// Cycles of more kinds are put together; of a longer one the first nodes are kept.
+/// The most kinds of cycles; further ones are combined. MAX_LENGTH: the most nodes that are kept of a cycle.
 const MAX_CAUSES: usize = 500;
 const MAX_LENGTH: usize = 16;
-/// `gc_refs` of an object that the collector does not know: in Python 2, and up to 3.7, where it is shifted past a flag.
+/// `gc_refs` of an object that the collector does not track: in Python 2, and up to 3.7, where it is shifted past a
+/// flag.
 const UNTRACKED: [i64; 2] = [-2, -4];
 const OLD_GC_HEAD: u64 = 32;
 const FREE_THREADED_BITS: usize = 11;
@@ -39,7 +40,7 @@ const FROZEN: u8 = 1 << 3;
 /// The facts that decide which cycles the collector frees, and which object of a cycle names it.
 #[derive(Clone, Debug, Default)]
 pub struct CollectorFacts {
-    /// The types of frames and of what else runs, and that of code; 0 where there is none.
+    /// The types of frames and of other running objects, and the type of code; 0 if there is none.
     pub frames: Vec<u64>,
     pub code: u64,
     /// Types whose objects the collector does not free because they have a finalizer of their own.
@@ -53,37 +54,38 @@ pub struct CollectorFacts {
 pub struct Cause {
     /// cycles, lost_references, lost_blocks or doubtful.
     pub group: &'static str,
-    /// Of cycles: collectable, likely (words of unknown meaning close them), or what keeps the collector from freeing them:
-    /// hidden (memory that it does not look into has references to them), frozen, untracked, finalizer. Of lost blocks: nothing points to them, or a circle of blocks. Else reference or weak.
+    /// For cycles: collectable; likely (words of unknown meaning close them); or what keeps the collector from freeing
+    /// them: hidden (memory that it does not examine has references to them), frozen, untracked, finalizer. For lost
+    /// blocks: nothing points to them, or a circle of blocks. Else reference or weak.
     pub kind: &'static str,
-    /// How many cycles, or heads.
+    /// The number of cycles, or of heads.
     pub count: u64,
-    /// The type of the objects whose references are lost, or of the object that the collector passes over; else 0.
+    /// The type of the objects whose references are lost, or of the object that the collector skips; else 0.
     pub type_address: u64,
-    /// Some objects of one cycle, in their order, and how many it has.
+    /// Some objects of one cycle, in their order, and the length of the cycle.
     pub nodes: Vec<u32>,
     pub length: u64,
 }
 
-/// Blocks of one type and size with one cause.
+/// The blocks of one type and size with one cause.
 #[derive(Clone, Debug)]
 pub struct Lost {
     pub cause: u32,
-    /// Whether these are what the cause is about; the others hang on such.
+    /// Whether the cause is about these blocks; others are only reachable from such blocks.
     pub is_head: bool,
-    /// 0 for what is no object.
+    /// 0 for a block without an object.
     pub type_address: u64,
     pub size: u64,
     pub count: u64,
-    /// Their own.
+    /// The bytes of the blocks themselves.
     pub bytes: u64,
-    /// Bytes of the buffers that belong to them.
+    /// The bytes of the buffers that belong to them.
     pub buffers: u64,
     /// Some of their addresses.
     pub addresses: Vec<u64>,
 }
 
-/// All that no root keeps alive.
+/// Everything that no root keeps alive.
 #[derive(Clone, Debug)]
 pub struct Unreachable {
     pub causes: Vec<Cause>,
@@ -98,7 +100,7 @@ struct Head {
     is_frozen: bool,
 }
 
-/// The nodes in question, numbered anew, and what was decided about them.
+/// The nodes in question, renumbered, and what was decided about them.
 struct Sorter<'a> {
     graph: &'a Graph,
     tree: &'a Tree,
@@ -106,9 +108,9 @@ struct Sorter<'a> {
     weak: u8,
     nodes: Vec<u32>,
     edges: Edges,
-    /// Objects all of whose references come from one another, and their buffers.
+    /// Objects whose references all come from one another, and their buffers.
     proven: Vec<bool>,
-    /// Objects that have more references than the collector can find.
+    /// Objects with more references than the collector can find.
     hidden: Vec<bool>,
     causes: Vec<Cause>,
     cause_of: Vec<u32>,
@@ -116,8 +118,8 @@ struct Sorter<'a> {
 }
 
 impl Graph {
-    /// What nothing keeps alive and what only weak words point to, by cause, type and size, with up to `most` addresses (of
-    /// blocks) in each row.
+    /// Return what nothing keeps alive and what only weak words point to, by cause, type and size, with up to `most`
+    /// addresses (of blocks) in each row.
     pub fn unreachable(&self, watcher: &dyn Watcher, most: usize, facts: &CollectorFacts) -> Result<Unreachable> {
         let tree = self.tree(watcher)?;
         self.alone(watcher, |control| {
@@ -132,7 +134,7 @@ impl Graph {
         })
     }
 
-    /// Reads an object's head; None where it cannot be read.
+    /// Read an object's head; None if it cannot be read.
     fn head_of(&self, types: &mut Types<'_>, id: u32) -> Option<Head> {
         let Node::Block { address, size, .. } = self.blocks().node(id) else { return None };
         let mut head = [0; HEAD_BYTES];
@@ -163,7 +165,7 @@ impl<'a> Sorter<'a> {
         let mut is_proven = vec![false; graph.ids.first_static as usize];
         if let Some(layout) = &graph.layout {
             let mut types = Types::new(graph.heaps.lend(), layout);
-            // A count that cannot be read is more than anybody accounts for.
+            // A count that cannot be read is assumed to be larger than the references found.
             let count_of = |id| graph.head_of(&mut types, id).map_or(u64::MAX, |head| head.references);
             let found = garbage::find(&graph.edges, tree, &graph.kinds, graph.ids.first_static, count_of, control)?;
             let Garbage { objects, buffers } = found;
@@ -184,7 +186,7 @@ impl<'a> Sorter<'a> {
         self.graph.kinds[self.nodes[place as usize] as usize]
     }
 
-    /// False in a graph of blocks, where a kind is that of a structure.
+    /// Return whether a node is an object; false in a graph of blocks, where a kind is that of a structure.
     fn is_object(&self, place: u32) -> bool {
         self.graph.layout.is_some() && is_object(self.kind(place))
     }
@@ -206,7 +208,7 @@ impl<'a> Sorter<'a> {
         self.causes.len() as u32 - 1
     }
 
-    /// Makes nodes the heads of their cause.
+    /// Make nodes the heads of their cause.
     fn begin(&mut self, cause: u32, heads: &[u32]) {
         for head in heads {
             self.cause_of[*head as usize] = cause;
@@ -214,7 +216,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Gives what hangs on the nodes their cause, if it has none yet and `may` have one.
+    /// Give the nodes reachable from `starts` the same cause, if they have none yet and `may` allows it.
     fn spread(&mut self, starts: &[u32], may: impl Fn(&Self, u32) -> bool) {
         let mut open: VecDeque<u32> = starts.iter().copied().collect();
         while let Some(node) = open.pop_front() {
@@ -229,7 +231,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Lost references, then cycles, and what hangs on either.
+    /// Sort lost references, then cycles, and what is reachable from either.
     fn sort_objects(&mut self, layout: &TypeLayout, facts: &CollectorFacts) {
         let mut types = Types::new(self.graph.heaps.lend(), layout);
         let read =
@@ -240,8 +242,9 @@ impl<'a> Sorter<'a> {
         self.hidden = self.hidden_from_collector(&heads);
     }
 
-    /// Which objects have more references than the collector finds: it asks the objects that it knows, which know what they
-    /// own and may know the blocks that they point to, and nobody knows what lies in blocks beyond those.
+    /// Return which objects have more references than the collector finds. The collector asks the objects that it
+    /// tracks. These know what they own, and may know the blocks to which they point; references in blocks beyond those
+    /// are unknown to it.
     fn hidden_from_collector(&self, heads: &[Option<Head>]) -> Vec<bool> {
         let mut seen = vec![0u64; self.nodes.len()];
         let mut is_asked: Vec<bool> = heads.iter().map(|head| head.is_some_and(|head| head.is_tracked)).collect();
@@ -261,7 +264,7 @@ impl<'a> Sorter<'a> {
         (0..seen.len()).map(|place| references(place) < IMMORTAL && references(place) > seen[place]).collect()
     }
 
-    /// Objects that have more references than were found, those on stacks included.
+    /// Sort objects with more references than were found, those on stacks included.
     fn sort_references(&mut self, heads: &[Option<Head>]) {
         let found = self.found();
         let is_lost = |place: &u32| {
@@ -280,7 +283,7 @@ impl<'a> Sorter<'a> {
         self.spread(&lost, |sorter, place| !sorter.proven[place as usize]);
     }
 
-    /// How many words are references to each node, as far as can be told: of the nodes, and on stacks.
+    /// Return how many words may be references to each node: words of the nodes, and on stacks.
     fn found(&self) -> Vec<u32> {
         let mut found = vec![0u32; self.nodes.len()];
         for place in self.places() {
@@ -294,7 +297,7 @@ impl<'a> Sorter<'a> {
         found
     }
 
-    /// Cycles of objects all of whose references are known, first those that the collector does not free.
+    /// Sort cycles of objects whose references are all known, first those that the collector does not free.
     fn sort_cycles(&mut self, heads: &[Option<Head>], facts: &CollectorFacts) {
         let (found, count) = components(&self.edges, |place| self.proven[place as usize], |strength| strength == EXACT);
         let cycles = self.cycles(&found, count, EXACT);
@@ -325,13 +328,13 @@ impl<'a> Sorter<'a> {
                 self.name(&mut naming, members, kind, culprit);
                 starts.extend_from_slice(members);
             }
-            // A word that was not read may lead to all that is not proven.
+            // A word that was not read may lead to everything that is not proven.
             let is_cut = self.graph.proof.is_cut;
             self.spread(&starts, |sorter, place| !is_cut || sorter.proven[place as usize]);
         }
     }
 
-    /// The components that are cycles and have objects.
+    /// Return the components that are cycles and have objects.
     fn cycles(&self, found: &[u32], count: usize, limit: u32) -> Vec<Vec<u32>> {
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); count];
         let known = self.places().filter(|place| found[*place as usize] != NOBODY);
@@ -344,7 +347,7 @@ impl<'a> Sorter<'a> {
         members
     }
 
-    /// Makes a cycle one of those that are closed in the same way.
+    /// Add a cycle to the cause for cycles of the same structure.
     fn name(&mut self, naming: &mut Naming<'_>, members: &[u32], kind: &'static str, culprit: u64) {
         let cycle = naming.cycle(self, members);
         let key = (kind, culprit, naming.signature(self, &cycle));
@@ -363,7 +366,7 @@ impl<'a> Sorter<'a> {
         self.begin(cause, members);
     }
 
-    /// The cause of cycles of more kinds than are told apart.
+    /// Return the cause for the remaining kinds of cycles.
     fn others(&mut self, kind: &'static str, culprit: u64) -> u32 {
         let is_it = |cause: &Cause| {
             cause.group == CYCLES && cause.kind == kind && cause.type_address == culprit && cause.nodes.is_empty()
@@ -374,7 +377,7 @@ impl<'a> Sorter<'a> {
         }
     }
 
-    /// Of what nothing reaches and has no cause yet: what leads to the rest, and the rest with it.
+    /// Sort nodes that nothing reaches and that have no cause yet: those that lead to the rest, and the rest with them.
     fn sort_blocks(&mut self, facts: &CollectorFacts) {
         let is_in = |sorter: &Self, place: u32| sorter.is_free(place) && sorter.phase(place) == NOT_REACHED;
         let (found, count) = components(&self.edges, |place| is_in(self, place), |_| true);
@@ -398,7 +401,7 @@ impl<'a> Sorter<'a> {
         let (mut nothing, mut circle, mut starts) = (None, None, Vec::new());
         for members in members.into_values() {
             let has_objects = members.iter().any(|place| self.is_object(*place));
-            // Nothing says what keeps an object of unknown count.
+            // It is unknown what keeps an object whose count is unknown.
             if members.len() == 1 && has_objects {
                 continue;
             }
@@ -417,7 +420,7 @@ impl<'a> Sorter<'a> {
         self.spread(&starts, |sorter, place| sorter.phase(place) == NOT_REACHED);
     }
 
-    /// Sorts the blocks that only weak words point to.
+    /// Sort the blocks to which only weak words point.
     fn sort_weak(&mut self) {
         let is_weak = |place: &u32| {
             let kind = self.kind(*place);
@@ -453,7 +456,7 @@ impl<'a> Sorter<'a> {
         rows.into_values().collect()
     }
 
-    /// Bytes of the buffers of each object; of a buffer that an object has `TAKEN`.
+    /// Return the bytes of the buffers of each object; `TAKEN` for a buffer that belongs to an object.
     fn buffers(&self) -> Vec<u64> {
         let mut owned = vec![0; self.nodes.len()];
         let blocks = self.graph.blocks();
@@ -475,7 +478,7 @@ impl<'a> Sorter<'a> {
 
 const TAKEN: u64 = u64::MAX;
 
-/// The lists in order, the longest first.
+/// Return the lists in order, longest first.
 fn sorted(by_type: HashMap<u64, Vec<u32>>) -> Vec<(u64, Vec<u32>)> {
     let mut rows: Vec<_> = by_type.into_iter().collect();
     rows.sort_unstable_by_key(|(type_address, places)| (Reverse(places.len()), *type_address));
@@ -484,7 +487,7 @@ fn sorted(by_type: HashMap<u64, Vec<u32>>) -> Vec<(u64, Vec<u32>)> {
 
 type Signature = Vec<(u8, u64, u32)>;
 
-/// How cycles are told apart: by the types of their objects, and by the code of those that have some.
+/// Distinguishes cycles by the types of their objects, and by the code that these run.
 struct Naming<'a> {
     facts: &'a CollectorFacts,
     /// The component of each node.
@@ -495,10 +498,10 @@ struct Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// A shortest cycle of a component, without buffers, through the object that says most about it.
+    /// Return a shortest cycle of a component, without buffers, through the most telling object.
     fn cycle(&self, sorter: &Sorter<'_>, members: &[u32]) -> Vec<u32> {
         let objects = members.iter().copied().filter(|place| sorter.is_object(*place));
-        // The way through one that the collector cannot account for says why the cycle stays.
+        // A cycle through an object with hidden references shows why the cycle is not freed.
         let rank = |place: &u32| (!sorter.hidden[*place as usize], self.rank(sorter, *place), *place);
         let Some(start) = objects.min_by_key(rank) else { return Vec::new() };
         let (mut before, mut open) = (HashMap::from([(start, start)]), VecDeque::from([start]));
@@ -519,7 +522,7 @@ impl Naming<'_> {
         vec![start]
     }
 
-    /// The objects of a cycle, so that equal cycles begin at equal objects.
+    /// Return the objects of a cycle, rotated so that equal cycles begin at equal objects.
     fn turned(&self, sorter: &Sorter<'_>, cycle: Vec<u32>) -> Vec<u32> {
         let mut objects: Vec<u32> = cycle.into_iter().filter(|place| sorter.is_object(*place)).collect();
         let items = self.signature(sorter, &objects);
@@ -538,7 +541,7 @@ impl Naming<'_> {
         cycle.iter().map(item).collect()
     }
 
-    /// Frames first, then instances of classes.
+    /// Return an object's rank: frames first, then instances of classes.
     fn rank(&self, sorter: &Sorter<'_>, place: u32) -> u8 {
         let kind = sorter.graph.type_of(sorter.nodes[place as usize]);
         match () {
@@ -548,7 +551,7 @@ impl Naming<'_> {
         }
     }
 
-    /// The code that an object runs, NOBODY for others.
+    /// Return the code that an object runs; NOBODY for other objects.
     fn code_of(&self, sorter: &Sorter<'_>, place: u32) -> u32 {
         let targets = sorter.graph.edges.of(sorter.nodes[place as usize]).iter().map(|edge| split(*edge));
         let is_code = |node: &u32| self.facts.code != 0 && sorter.graph.type_of(*node) == self.facts.code;
@@ -557,7 +560,7 @@ impl Naming<'_> {
     }
 }
 
-/// The way from the start to the last node.
+/// Return the path from the start to the last node.
 fn way(before: &HashMap<u32, u32>, start: u32, last: u32) -> Vec<u32> {
     let mut nodes: Vec<u32> =
         std::iter::successors(Some(last), |node| (*node != start).then(|| before[node])).collect();

@@ -1,4 +1,4 @@
-//! The graph that was drawn, and what is asked of it.
+//! The drawn graph, and the queries on it.
 
 use super::csr::{split, Edges};
 use super::dominators::{self, Dominators};
@@ -17,10 +17,10 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-/// So many blocks of no type may lie between two objects of which one keeps the other.
+/// The most blocks without a type between two objects of which one dominates the other.
 const MAX_BETWEEN: usize = 16;
 
-/// Whether an object retains all but a hundredth of what the one above it does.
+/// Return whether an object retains at least 99 % of what the one above it retains.
 pub(super) fn is_equal(retained: u64, of_above: u64) -> bool {
     u128::from(retained) * 100 >= u128::from(of_above) * 99
 }
@@ -28,7 +28,7 @@ pub(super) fn is_equal(retained: u64, of_above: u64) -> bool {
 /// The references between all blocks of one target.
 pub struct Graph {
     pub(super) heaps: SharedHeaps,
-    /// None where there are no objects.
+    /// None if there are no objects.
     pub(super) layout: Option<TypeLayout>,
     pub(super) ids: Ids,
     pub(super) edges: Edges,
@@ -40,12 +40,12 @@ pub struct Graph {
     pub(super) syntax: Vec<u32>,
     /// Objects that only pass an address on.
     handles: Vec<u32>,
-    /// Where each node is, once somebody asked for all.
+    /// The address of each node, once all were requested.
     pub(super) places: OnceLock<Vec<u64>>,
     tree: OnceLock<Tree>,
     dominators: OnceLock<Dominators>,
     pub(super) owners: OnceLock<Vec<u32>>,
-    /// What blocks of C code are, where somebody said so: their numbers, ascending, with those of their kinds.
+    /// The kinds of blocks of C code, if they were set: block numbers, ascending, with the numbers of their kinds.
     named: OnceLock<Vec<(u32, u32)>>,
 }
 
@@ -54,16 +54,16 @@ pub struct Graph {
 pub struct NodeRow {
     /// block, static or root.
     pub place: &'static str,
-    /// A block's first byte, a static type's, or a root's place in the list that was given.
+    /// A block's first byte, a static type's address, or a root's index in the list that was given.
     pub address: u64,
     pub size: u64,
-    /// 0 for what is no object.
+    /// 0 if there is no object.
     pub type_address: u64,
     /// object, idle (on a free list), buffer or unknown.
     pub kind: &'static str,
 }
 
-/// Objects of one type, and what would be free if all of them went.
+/// The objects of one type, and what would be freed without all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct RetainedByType {
     pub type_address: u64,
@@ -107,7 +107,7 @@ impl Graph {
         }
     }
 
-    /// Has blocks of C code grouped by what they are: `kind_at` says so of an address, 0 where nobody knows.
+    /// Group blocks of C code by their kind. `kind_at` returns the kind at an address, 0 if unknown.
     pub fn name_blocks(&self, kind_at: impl Fn(u64) -> u32) {
         let blocks = self.blocks();
         let kind_of = |id: u32| match blocks.node(id) {
@@ -119,7 +119,7 @@ impl Graph {
         let _ = self.named.set(named);
     }
 
-    /// What a block of C code is; 0 where nobody said so.
+    /// Return the kind of a block of C code; 0 if it was not set.
     pub(super) fn named(&self, id: u32) -> u32 {
         let named = self.named.get().map_or(&[][..], Vec::as_slice);
         named.binary_search_by_key(&id, |(node, _)| *node).map_or(0, |place| named[place].1)
@@ -173,7 +173,7 @@ impl Graph {
             let mut roots = self.phases.concat();
             if self.proof.is_cut {
                 let bounds = (self.ids.first_static, self.ids.first_root);
-                // A word that was not read may lead to these, as if a root did.
+                // A word that was not read may lead to these nodes, as if a root did.
                 roots.extend(self.proof.doubtful(&self.edges, tree, &self.kinds, bounds));
             }
             let find = |control: &Control| Dominators::find(&self.edges, tree, &roots, || self.sizes(), control);
@@ -183,7 +183,8 @@ impl Graph {
         self.dominators.get().ok_or(Error::Memory("no dominators"))
     }
 
-    /// What each node retains, by number: nothing that is found on the way is kept, as a table of all nodes is large.
+    /// Return the retained size of each node, by number. Intermediate results are not kept, because a table of all
+    /// nodes is large.
     pub fn retained_of_all(&self, watcher: &dyn Watcher) -> Result<Vec<u64>> {
         if let Some(known) = self.dominators.get() {
             return Ok(known.retained.clone());
@@ -209,7 +210,7 @@ impl Graph {
         }
     }
 
-    /// Bytes of each node, by number.
+    /// Return the bytes of each node, by number.
     pub(super) fn sizes(&self) -> Vec<u64> {
         let mut sizes = Vec::with_capacity(self.ids.count());
         for (store, ranked) in self.heaps.stores.iter().zip(&self.ids.stores) {
@@ -220,22 +221,22 @@ impl Graph {
         sizes
     }
 
-    /// How many nodes there are.
+    /// Return the number of nodes.
     pub fn nodes(&self) -> usize {
         self.ids.count()
     }
 
-    /// How many edges there are.
+    /// Return the number of edges.
     pub fn edge_count(&self) -> usize {
         self.edges.count()
     }
 
-    /// The number of the block that holds `address`, or of the static type there; None elsewhere.
+    /// Return the number of the block that holds `address`, or of the static type there; None elsewhere.
     pub fn find(&self, address: u64) -> Option<u32> {
         self.blocks().find(address).map(|found| found.id)
     }
 
-    /// What the number stands for.
+    /// Return what a number stands for.
     pub fn node(&self, id: u32) -> Result<NodeRow> {
         let id = self.check(id)?;
         let kind = match self.kinds[id as usize] {
@@ -252,12 +253,12 @@ impl Graph {
         })
     }
 
-    /// `(target, strength)` of the node's edges: 0 exact, 1 likely, 2 doubtful, 3 stray.
+    /// Return `(target, strength)` of the node's edges. Strengths: 0 exact, 1 likely, 2 doubtful, 3 stray.
     pub fn edges(&self, id: u32) -> Result<Vec<(u32, u32)>> {
         Ok(self.edges.of(self.check(id)?).iter().map(|edge| split(*edge)).collect())
     }
 
-    /// Who points to any of `ids`: `(source, target, strength)`, by source. Looks at all edges.
+    /// Return the references to any of `ids`: `(source, target, strength)`, by source. Reads all edges.
     pub fn referrers(&self, watcher: &dyn Watcher, ids: &HashSet<u32>) -> Result<Vec<(u32, u32, u32)>> {
         let (low, high) = (ids.iter().min().copied().unwrap_or(1), ids.iter().max().copied().unwrap_or(0));
         self.alone(watcher, |control| {
@@ -277,20 +278,21 @@ impl Graph {
         })
     }
 
-    /// A shortest chain from a root to the node, the node last, or the `last` nodes of it; empty if it is unreachable.
+    /// Return a shortest chain from a root to the node, the node last, or its `last` nodes; empty if the node is
+    /// unreachable.
     pub fn chain(&self, watcher: &dyn Watcher, id: u32, last: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         Ok(self.tree(watcher)?.chain(id, last.unwrap_or(usize::MAX)))
     }
 
-    /// In which phase each of `ids` was reached (tree.rs); 7: in none.
+    /// Return the phase in which each of `ids` was reached (tree.rs); 7 if in none.
     pub fn phases(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u8>> {
         let tree = self.tree(watcher)?;
         ids.iter().map(|id| Ok(tree.phases[self.check(*id)? as usize])).collect()
     }
 
-    /// The nodes without which the node would not be reached, the outermost first, the node last; of many the first and
-    /// the last `ends`.
+    /// Return the nodes that dominate the node, outermost first, the node last. If there are many, return only the
+    /// first and the last `ends`.
     pub fn dominator_chain(&self, watcher: &dyn Watcher, id: u32, ends: Option<usize>) -> Result<Vec<u32>> {
         let id = self.check(id)?;
         let mut chain = self.dominators(watcher)?.chain(id);
@@ -300,14 +302,14 @@ impl Graph {
         Ok(chain)
     }
 
-    /// Bytes that each of `ids` retains: its own and those of all that it dominates.
+    /// Return the retained size of each of `ids`: its own bytes and those of everything that it dominates.
     pub fn retained(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u64>> {
         let found = self.dominators(watcher)?;
         ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect()
     }
 
-    /// For each node the innermost of `among` that dominates it, other than itself, by its place there plus one; 0: none;
-    /// `u16::MAX`: nothing leads to the node. An error for too many.
+    /// Return for each node the innermost of `among` that dominates it, other than itself, as its index there plus one;
+    /// 0 if there is none; `u16::MAX` if the node is unreachable. Fails if `among` is too long.
     pub fn innermost(&self, watcher: &dyn Watcher, among: &[u32]) -> Result<Vec<u16>> {
         if among.len() >= usize::from(u16::MAX) {
             return Err(Error::invalid("too many nodes"));
@@ -330,11 +332,11 @@ impl Graph {
         Ok(holders)
     }
 
-    /// The objects that retain most, `(id, bytes)`, first the most. An object has no row of its own where the nearest
-    /// object that dominates it has one, or is folded itself, and both are of one type (unless the outer one is in
-    /// `open`), or both retain the same, or the inner one retains its own block alone. Nothing is folded into those in
-    /// `without`, which have no rows. What retains its own block alone and is folded into nothing has a row from
-    /// `least` bytes on.
+    /// Return the objects that retain the most, `(id, bytes)`, largest first. An object is folded, and has no row, if
+    /// the nearest object that dominates it has a row or is folded itself, and either both have one type (unless the
+    /// outer one is in `open`), or both retain the same, or the inner one retains only its own block. Nothing is folded
+    /// into objects in `without`, which have no rows. An object that retains only its own block and is not folded has a
+    /// row from `least` bytes on.
     pub fn top_retained(
         &self,
         watcher: &dyn Watcher,
@@ -350,7 +352,8 @@ impl Graph {
             let above = above_of(id)?;
             is_equal(found.retained[id as usize], found.retained[above as usize]).then_some(above)
         };
-        // What is folded is a part of the object whose row it is in: the dicts in an instance's dict are no nested ones.
+        // A folded object is a part of the object in whose row it is: the dicts in an instance's dict are not nested
+        // dicts.
         let head_of =
             |id: u32| std::iter::successors(Some(id), |id| equal_above(*id)).take(MAX_BETWEEN).last().unwrap_or(id);
         let is_nested = |id: u32, above: u32| {
@@ -377,8 +380,7 @@ impl Graph {
         Ok(rows)
     }
 
-    /// The nearest object that dominates a node; None where a root, a static type or a long way of other blocks comes
-    /// first.
+    /// Return the nearest object that dominates a node; None if a root, a static type or many other blocks come first.
     fn object_above(&self, found: &Dominators, id: u32) -> Option<u32> {
         let up = std::iter::successors(Some(id), |id| {
             let above = found.above[*id as usize];
@@ -387,7 +389,8 @@ impl Graph {
         up.skip(1).take(MAX_BETWEEN).find(|above| is_object(self.kinds[*above as usize]))
     }
 
-    /// From each of `ids` the innermost object of the chain below it in which each retains what the one above it does.
+    /// Return for each of `ids` the innermost object of the chain below it in which each object retains what the one
+    /// above it does.
     pub fn innermost_equal(&self, watcher: &dyn Watcher, ids: &[u32]) -> Result<Vec<u32>> {
         let found = self.dominators(watcher)?;
         let sizes = ids.iter().map(|id| Ok(found.retained[self.check(*id)? as usize])).collect::<Result<Vec<_>>>()?;
@@ -405,8 +408,8 @@ impl Graph {
         Ok(ids.iter().map(last).collect())
     }
 
-    /// What would be free if all objects of a type went, for each type. Of more than `top` types those that retain most,
-    /// and others that retain as much.
+    /// Return for each type what would be freed without all its objects. With `top`, return only the types that retain
+    /// the most, and others that retain as much as the last.
     pub fn retained_by_type(&self, watcher: &dyn Watcher, top: Option<usize>) -> Result<Vec<RetainedByType>> {
         let (tree, found) = (self.tree(watcher)?, self.dominators(watcher)?);
         let kind_of = |node: u32| match self.kinds[node as usize] {
@@ -427,7 +430,7 @@ impl Graph {
         Ok(rows.into_iter().map(named).collect())
     }
 
-    /// Bytes that would be free if all of a set of nodes went, for each set.
+    /// Return for each set of nodes the bytes that would be freed without all of them.
     pub fn retained_together(&self, watcher: &dyn Watcher, sets: &[Vec<u32>]) -> Result<Vec<u64>> {
         for id in sets.iter().flatten() {
             self.check(*id)?;
@@ -448,8 +451,8 @@ impl Graph {
         })
     }
 
-    /// The largest blocks of at least `minimum` bytes, `(id, bytes)`, largest first, and before them how many there are
-    /// and their bytes.
+    /// Return the count and the bytes of all blocks of at least `minimum` bytes, and the `top` largest of them as `(id,
+    /// bytes)`, largest first.
     pub fn largest(&self, minimum: u64, top: Option<usize>) -> (Tally, Vec<(u32, u64)>) {
         let order = |(id, size): &(u32, u64)| (Reverse(*size), *id);
         let (mut all, mut rows) = (Tally::default(), Firsts::new(top.unwrap_or(usize::MAX)));
@@ -463,14 +466,14 @@ impl Graph {
         (all, rows.finish(order))
     }
 
-    /// The objects of a type, by number.
+    /// Return the objects of a type, by number.
     pub fn objects_of(&self, type_address: u64) -> Vec<u32> {
         let Some(place) = self.types.iter().position(|address| *address == type_address) else { return Vec::new() };
         let wanted = |id: &u32| self.kinds[*id as usize] == place as u32 + 1;
         (0..self.ids.first_static).filter(wanted).collect()
     }
 
-    /// The addresses of all types that have objects.
+    /// Return the addresses of all types that have objects.
     pub fn type_addresses(&self) -> &[u64] {
         &self.types
     }

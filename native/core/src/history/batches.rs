@@ -1,19 +1,20 @@
-//! The blocks of a look as plain columns, as many rows at a time as somebody wants: what tables are written from.
+//! The blocks of a snapshot as plain columns, in batches of rows: tables are written from them.
 
 use super::columns::{BlockColumns, Reader};
 use crate::graph::Graph;
 use gdbheap_access::error::{Error, Result};
 use std::sync::Arc;
 
-/// What each block of some columns retains, in their order; 0 for one that the graph does not have.
+/// The retained bytes of each block of some columns, in their order; 0 for a block that the graph does not have.
 pub struct Retained(Vec<u64>);
 
-/// Rows of one store after one another. `addresses` (of blocks), `objects` (of the objects in them), `sizes` and `retained`:
-/// 8 bytes each; `kinds`: 4, numbers of types from 1 on, 0 for what is no living object. All little-endian.
+/// Consecutive rows of one store. `addresses` (of blocks), `objects` (of the objects in them), `sizes` and `retained`
+/// have 8 bytes each; `kinds` 4: numbers of types from 1 on, 0 for blocks without a living object. All are
+/// little-endian.
 #[derive(Default)]
 pub struct BlockBatch {
     pub store: usize,
-    /// The place of the first row among all blocks.
+    /// The index of the first row among all blocks.
     pub first: usize,
     pub count: usize,
     pub addresses: Vec<u8>,
@@ -23,7 +24,8 @@ pub struct BlockBatch {
     pub retained: Vec<u8>,
 }
 
-/// What is wanted of the blocks: at most so many rows a batch, only those with living objects, and what they retain.
+/// What a batch contains: at most `most` rows, only blocks with living objects if `objects`, and retained bytes if
+/// there are any.
 #[derive(Clone, Default)]
 pub struct BatchForm {
     pub most: usize,
@@ -31,18 +33,18 @@ pub struct BatchForm {
     pub retained: Option<Arc<Retained>>,
 }
 
-/// Reads all blocks once.
+/// A reader that passes over all blocks once.
 pub struct BlockBatches {
     columns: Arc<BlockColumns>,
     reader: Reader,
     form: BatchForm,
     store: usize,
-    /// How many blocks of that store are still to come.
+    /// The number of blocks of that store that are still to come.
     left: u64,
 }
 
 impl BlockBatches {
-    /// An error where the columns do not fit each other.
+    /// Begin to read. Fails if the columns do not fit each other.
     pub fn new(columns: Arc<BlockColumns>, form: BatchForm) -> Result<BlockBatches> {
         let (reader, left) = (Reader::new(&columns)?, columns.counts.first().copied().unwrap_or(0));
         let is_short =
@@ -53,7 +55,7 @@ impl BlockBatches {
         Ok(BlockBatches { columns, reader, form, store: 0, left })
     }
 
-    /// The next rows, of which there may be none; None after the last.
+    /// Return the next rows, of which there may be none; None after the last batch.
     pub fn read(&mut self) -> Result<Option<BlockBatch>> {
         while self.left == 0 {
             self.store += 1;
@@ -88,7 +90,7 @@ impl BlockBatches {
 }
 
 impl BlockColumns {
-    /// What each block retains by the graph of these blocks; `by_node`: what each of its nodes does.
+    /// Return what each block retains in the graph of these blocks. `by_node`: what each of the graph's nodes retains.
     pub fn retained(&self, graph: &Graph, by_node: &[u64]) -> Result<Retained> {
         let of = |node: u32| by_node.get(node as usize).copied().unwrap_or(0);
         let mut found = Vec::with_capacity(self.count()?);

@@ -1,14 +1,14 @@
-//! Every used block of a target as columns of numbers, each shuffled by bytes: first the lowest byte of all numbers, then
-//! the next. Whoever compresses them finds long runs of equal bytes.
+//! Every used block of a target as columns of numbers, each shuffled by bytes: first the lowest byte of all numbers,
+//! then the next. A compressor finds long runs of equal bytes in them.
 //!
 //! - `addresses`: u32, the distance from the block before it in units of 8 bytes; FAR: the next of the `far` ones (u64,
 //!   not shuffled).
-//! - `sizes`: u32 with what the allocator needs; FAR: the next of the `large` ones.
-//! - `kinds`: u16, 0 for what is no living object, or the place of its type among `types` plus one.
-//! - `holders`: u16, 0 where no single one is known, u16::MAX for what nothing leads to, or the place of the holder among those
-//!   that were asked about plus one; empty where nobody asked.
-//! - `offsets`: u8, how far into its block the object begins; 0 for what is no living object. Empty where that is not known:
-//!   older files do not keep it.
+//! - `sizes`: u32, with the allocator's overhead; FAR: the next of the `large` ones.
+//! - `kinds`: u16, 0 for a block without a living object, or the index of its type in `types` plus one.
+//! - `holders`: u16, 0 if no single holder is known, u16::MAX for an unreachable block, or the index of the holder in
+//!   the list that was requested plus one; empty if none was requested.
+//! - `offsets`: u8, how far into its block the object begins; 0 for a block without a living object. Empty if unknown:
+//!   older files do not have it.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -25,10 +25,10 @@ use std::sync::Mutex;
 
 const FAR: u32 = u32::MAX;
 const UNIT: u64 = 8;
-/// Types beyond these have no number, and count as no object.
+/// Types beyond this number have no number; blocks of theirs count as blocks without an object.
 const MAX_TYPES: usize = u16::MAX as usize - 1;
 
-/// The columns of a target's blocks, those of each store after one another: `counts` says how many each has.
+/// The columns of a target's blocks, store by store: `counts` has the number of blocks of each store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockColumns {
     pub counts: Vec<u64>,
@@ -80,13 +80,13 @@ impl Part {
     }
 }
 
-/// What is no living object.
+/// The kind and offset of a block without a living object.
 const NO_OBJECT: (u16, u8) = (0, 0);
 
-/// One worker's part.
+/// The visitor of one worker.
 struct Collector<'a> {
     types: Option<Types<'a>>,
-    /// By the worker's own number of a type, the shared one.
+    /// The shared number of a type, by the worker's own number of it.
     known: Vec<Option<u16>>,
     shared: &'a Mutex<HashMap<u64, u16>>,
     part: Part,
@@ -99,7 +99,7 @@ impl Collector<'_> {
         self.done.push(std::mem::replace(&mut self.part, part));
     }
 
-    /// The number of the type of the living object in a block, and how far in it begins.
+    /// Return the number of the type of the living object in a block, and how far into the block it begins.
     #[inline(always)]
     fn kind_of(&mut self, head: &[u8], size: u64) -> (u16, u8) {
         let Some(types) = self.types.as_mut() else { return NO_OBJECT };
@@ -141,7 +141,7 @@ impl Visitor for Collector<'_> {
     }
 }
 
-/// All used blocks. Without a `layout` none is an object.
+/// List all used blocks. Without a `layout` none counts as an object.
 pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&TypeLayout>) -> Result<BlockColumns> {
     let (jobs, shared) = (heaps.jobs(), Mutex::new(HashMap::new()));
     let init = || {
@@ -164,7 +164,7 @@ pub fn list_blocks(watcher: &dyn Watcher, heaps: Heaps<'_>, layout: Option<&Type
     Ok(columns)
 }
 
-/// The parts in the order of their stores and of the blocks in each.
+/// Join the parts in the order of their stores and of the blocks in each.
 fn joined(mut parts: Vec<Part>, stores: usize, types: Vec<u64>) -> BlockColumns {
     parts.retain(|part| !part.kinds.is_empty());
     parts.sort_unstable_by_key(|part| (part.store, part.number));
@@ -207,7 +207,7 @@ pub(crate) struct Row {
 }
 
 impl BlockColumns {
-    /// The same blocks with the innermost one of `among` (nodes of the graph of these blocks) that alone leads to each.
+    /// Add holders: for each block the innermost of the nodes in `among` (of these blocks' graph) that dominates it.
     pub fn held(mut self, watcher: &dyn Watcher, graph: &Graph, among: &[u32]) -> Result<BlockColumns> {
         let holders = graph.innermost(watcher, among)?;
         let mut found = Vec::with_capacity(self.count()?);
@@ -216,7 +216,7 @@ impl BlockColumns {
         Ok(self)
     }
 
-    /// How many blocks there are. An error where the columns are not of one length: they come from a file.
+    /// Return the number of blocks. Fails if the columns have different lengths: they come from a file.
     pub fn count(&self) -> Result<usize> {
         let sum = self.counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count)).ok_or_else(damaged)?;
         let count = usize::try_from(sum).map_err(|_| damaged())?;
@@ -230,7 +230,7 @@ impl BlockColumns {
         }
     }
 
-    /// Checks columns from a file: each block's numbers are there, and its kind is among `types`.
+    /// Check columns from a file: each block's numbers exist, and its kind is in `types`.
     pub fn check(&self, types: usize) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {
@@ -244,7 +244,7 @@ impl BlockColumns {
         }
     }
 
-    /// Shows every block. An error where the columns are not of one length, or end too early.
+    /// Show every block. Fails if the columns have different lengths, or end too early.
     pub(crate) fn show(&self, mut visit: impl FnMut(Row)) -> Result<()> {
         let mut reader = Reader::new(self)?;
         while let Some(row) = reader.read(self)? {
@@ -253,7 +253,7 @@ impl BlockColumns {
         Ok(())
     }
 
-    /// Every block.
+    /// Return every block.
     #[cfg(test)]
     pub(crate) fn rows(&self) -> Result<Vec<Row>> {
         let mut rows = Vec::with_capacity(self.count()?);
@@ -262,7 +262,7 @@ impl BlockColumns {
     }
 }
 
-/// Where somebody is who reads blocks one after the other.
+/// The position of a reader that passes over the blocks.
 pub(crate) struct Reader {
     count: usize,
     pub(crate) place: usize,
@@ -272,12 +272,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// At the first block. An error where the columns are not of one length.
+    /// Begin at the first block. Fails if the columns have different lengths.
     pub(crate) fn new(columns: &BlockColumns) -> Result<Reader> {
         Ok(Reader { count: columns.count()?, place: 0, far: 0, large: 0, address: 0 })
     }
 
-    /// The next block; None after the last. They are always the same columns. An error where those end too early.
+    /// Return the next block; None after the last. Every call must pass the same columns. Fails if they end too early.
     #[inline(always)]
     pub(crate) fn read(&mut self, columns: &BlockColumns) -> Result<Option<Row>> {
         if self.place >= self.count {
@@ -301,7 +301,7 @@ impl Reader {
     }
 }
 
-/// The number at a place of eight bytes each, which goes on by one.
+/// Return the number at index `place` of eight-byte numbers, and move the index on by one.
 fn next_of(numbers: &[u8], place: &mut usize) -> Result<u64> {
     let bytes = numbers.chunks_exact(8).nth(*place).ok_or_else(damaged)?;
     *place += 1;
@@ -316,7 +316,7 @@ fn damaged() -> Error {
 pub(super) mod tests {
     use super::{joined, BlockColumns, Part, Row};
 
-    /// A generator that is good enough for tests (xorshift64*).
+    /// A random generator that is good enough for tests (xorshift64*).
     pub(crate) struct Random(pub(crate) u64);
 
     impl Random {
@@ -328,7 +328,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Columns of these blocks, in parts of some length.
+    /// Make columns of these blocks, from parts of some length.
     pub(crate) fn columns(rows: &[Row], length: usize) -> BlockColumns {
         let part = |(number, rows): (usize, &[Row])| {
             let mut part = Part { number: number as u64, ..Part::default() };
@@ -338,7 +338,7 @@ pub(super) mod tests {
         joined(rows.chunks(length).enumerate().map(part).rev().collect(), 1, Vec::new())
     }
 
-    /// Blocks with small and huge distances and sizes, and some that lie before the one they follow.
+    /// Make blocks with small and huge distances and sizes, some of them at lower addresses than the one before.
     pub(crate) fn rows(random: &mut Random, count: u64) -> Vec<Row> {
         let mut address = 1 << 20;
         (0..count)

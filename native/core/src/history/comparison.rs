@@ -1,7 +1,8 @@
-//! Which blocks of one look are still there in another: at the same address, of the same size and type; and who holds
-//! those that are new.
+//! Compare two snapshots: which blocks are still there, at the same address and of the same size and type; and what
+//! holds the new ones.
 //!
-//! Free lists hand the same place out again, so that a block that is "still there" may have been replaced by its like.
+//! Free lists hand the same address out again, so a block that is "still there" may have been replaced by a similar
+//! one.
 
 use super::columns::BlockColumns;
 use gdbheap_access::error::{Error, Result};
@@ -9,7 +10,7 @@ use gdbheap_access::work::Watcher;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// Blocks of one type and size: how many are still there, came, and went. `kind`: as the caller numbers types.
+/// Blocks of one type and size: how many were kept, are new, and are gone. `kind`: the caller's number of the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSums {
     pub kind: u32,
@@ -19,8 +20,8 @@ pub struct BlockSums {
     pub gone: u64,
 }
 
-/// All of them, the most new bytes first. Of the new blocks of each: the addresses of some, the first by address, and their
-/// holders (as the later look numbers them) with how many each holds, the most first.
+/// All rows, those with the most new bytes first. For the new blocks of each row: some addresses, lowest first, and
+/// their holders (numbered as in the later snapshot) with how many each holds, most first.
 #[derive(Clone, Debug, Default)]
 pub struct ComparedBlocks {
     pub rows: Vec<BlockSums>,
@@ -48,7 +49,7 @@ impl Sums {
 /// A type, as the caller numbers it, and a size.
 type Kind = (u32, u64);
 
-/// A block of a look; `kind`: its place among the look's kinds.
+/// A block of a snapshot. `kind`: its index among the snapshot's kinds.
 #[derive(Clone, Copy)]
 struct Member {
     address: u64,
@@ -56,14 +57,14 @@ struct Member {
     holder: u16,
 }
 
-/// The blocks of a look by address, and their kinds.
+/// The blocks of a snapshot by address, and their kinds.
 struct Side {
     members: Vec<Member>,
     kinds: Vec<Kind>,
 }
 
 impl Side {
-    /// `names`: the caller's number of each of the look's types.
+    /// Read a snapshot's blocks. `names`: the caller's number of each of the snapshot's types.
     fn new(columns: &BlockColumns, names: &[u32]) -> Result<Side> {
         let mut kinds = Kinds::default();
         let mut members = Vec::with_capacity(columns.count()?);
@@ -72,7 +73,7 @@ impl Side {
             let kind = kinds.number((name.copied().unwrap_or(0), row.size));
             members.push(Member { address: row.address, kind, holder: row.holder });
         })?;
-        // The blocks of each store are in order, but stores lie among one another.
+        // The blocks of each store are in order, but the address ranges of stores interleave.
         members.sort_by_key(|member| member.address);
         Ok(Side { members, kinds: kinds.all })
     }
@@ -80,7 +81,8 @@ impl Side {
 
 const RECENT: usize = 1 << 13;
 
-/// Numbers kinds as they come. There are few of them and many blocks: those met before are found without a map.
+/// Numbers for kinds in the order in which they come. Kinds are few and blocks many, so a recent kind is found without
+/// the map.
 struct Kinds {
     all: Vec<Kind>,
     numbers: HashMap<Kind, u32>,
@@ -110,14 +112,14 @@ impl Kinds {
         number
     }
 
-    /// For each kind of a look its number here.
+    /// Return the number here of each kind of a snapshot.
     fn numbers_of(&mut self, side: &Side) -> Vec<u32> {
         side.kinds.iter().map(|kind| self.number(*kind)).collect()
     }
 }
 
-/// Compares two looks. `names`: for each look the caller's number of each of its types; 0 is no object. At most `most`
-/// addresses of new blocks are kept for each row.
+/// Compare two snapshots. `names`: for each snapshot the caller's number of each of its types; 0 means no object. At
+/// most `most` addresses of new blocks are kept for each row.
 pub fn compare_blocks(
     watcher: &dyn Watcher,
     before: (&BlockColumns, &[u32]),
@@ -170,7 +172,7 @@ pub fn compare_blocks(
     Ok(ranked(kinds.all.into_iter().zip(sums).collect()))
 }
 
-/// The most new bytes first.
+/// Sort the rows, those with the most new bytes first.
 fn ranked(mut rows: Vec<(Kind, Sums)>) -> ComparedBlocks {
     rows.sort_unstable_by_key(|((kind, size), row)| {
         (std::cmp::Reverse(u128::from(row.new) * u128::from(*size)), *kind, *size)
@@ -197,7 +199,7 @@ mod tests {
     use gdbheap_access::testing::Unwatched;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Against sets of (address, size, type).
+    /// Compare with sets of (address, size, type).
     #[test]
     fn like_sets() {
         for seed in 1..60 {

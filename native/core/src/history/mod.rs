@@ -1,4 +1,4 @@
-//! Looks at different times: all blocks of one as columns, as rows of a table, what lies where, and two of those compared.
+//! Snapshots: all blocks of a target as columns, as rows of a table, by address range, and two snapshots compared.
 #![forbid(unsafe_code)]
 
 mod batches;

@@ -1,15 +1,15 @@
-//! What lies where: the bytes of blocks in ranges of addresses, by the type of the object that each block holds.
+//! The bytes of blocks in address ranges, by the type of the object that each block holds.
 
 use super::columns::{BlockColumns, Row};
 use gdbheap_access::error::{Error, Result};
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// [start, end) and a label, which several ranges may have.
+/// A range [start, end) with a label. Several ranges may have the same label.
 pub type LabelledRange = (u64, u64, u32);
 
-/// How many blocks of a kind (as `kinds` has it, 0 for no object) begin in the ranges with a label, and how many bytes of
-/// such blocks lie there, wherever these begin.
+/// For one label and kind (as in `kinds`, 0 for no object): `count` blocks begin in the label's ranges, and `bytes` of
+/// such blocks lie in them, wherever the blocks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceShare {
     pub label: u32,
@@ -18,7 +18,7 @@ pub struct PlaceShare {
     pub bytes: u64,
 }
 
-/// Sums by label and kind. Neighbours are mostly alike: the last sum is kept at hand.
+/// Sums by label and kind. The index of the last sum is kept, because neighbours are mostly alike.
 #[derive(Default)]
 struct Sums {
     places: HashMap<(u32, u16), usize>,
@@ -42,15 +42,15 @@ impl Sums {
 }
 
 impl BlockColumns {
-    /// What lies in `ranges`, by label and kind. An error for ranges that do not ascend, for columns that do not fit each
-    /// other, and for blocks that overlap by so much that counting them would not end.
+    /// Sum up the blocks in `ranges` by label and kind. Fails for ranges that do not ascend, for columns that do not
+    /// fit each other, and for blocks that overlap so much that counting would not end.
     pub fn shares(&self, watcher: &dyn Watcher, ranges: &[LabelledRange]) -> Result<Vec<PlaceShare>> {
         let in_order = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !in_order || ranges.iter().any(|(start, end, _)| start >= end) {
             return Err(Error::invalid("the ranges do not ascend"));
         }
         let (mut sums, mut at, mut met, mut stopped) = (Sums::default(), 0, 0u64, None);
-        // Blocks of one store that do not overlap touch no more pairs of a block and a range than this.
+        // Blocks of one store that do not overlap form at most this many pairs of a block and a range that it touches.
         let most = self.count()? as u64 + (ranges.len() as u64 + 1) * (self.counts.len() as u64 + 1);
         let mut seen = 0u64;
         self.show(|row| {
@@ -72,10 +72,11 @@ impl BlockColumns {
     }
 }
 
-/// Blocks between two looks at whether to go on.
+/// Blocks between two checks for cancellation.
 const CHECKED: u64 = 1 << 20;
 
-/// The first range that ends after an address, which is mostly the one of the block before or the next.
+/// Return the index of the first range that ends after an address; mostly that of the block before (`hint`) or the
+/// next.
 #[inline(always)]
 fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     let begins = |place: usize| place == 0 || ranges[place - 1].1 <= address;
@@ -86,7 +87,7 @@ fn first_beyond(ranges: &[LabelledRange], hint: usize, address: u64) -> usize {
     }
 }
 
-/// Adds a block to all ranges from the first one on that it touches, at most `most`; returns how many.
+/// Add a block to all ranges that it touches, from the first one on and at most `most`. Return how many it touches.
 #[inline(always)]
 fn share_out(sums: &mut Sums, ranges: &[LabelledRange], row: Row, most: u64) -> u64 {
     let end = row.address.saturating_add(row.size);
@@ -134,7 +135,7 @@ mod tests {
         found
     }
 
-    /// Byte by byte.
+    /// Compute the same byte by byte.
     fn naive(rows: &[Row], ranges: &[LabelledRange]) -> BTreeMap<(u32, u16), (u64, u64)> {
         let mut sums: BTreeMap<(u32, u16), (u64, u64)> = BTreeMap::new();
         let label_at = |byte: u64| ranges.iter().find(|range| (range.0..range.1).contains(&byte)).map(|range| range.2);

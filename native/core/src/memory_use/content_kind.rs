@@ -1,4 +1,4 @@
-//! What the first bytes of an unidentified block look like.
+//! Classify the first bytes of unidentified blocks.
 
 use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
@@ -11,8 +11,8 @@ const LOOK: u64 = 64;
 const SHORTEST_TEXT: usize = 8;
 const CHECK_SIGNALS: usize = 1 << 16;
 
-/// For each block `(user address, size)`: "zeros", "text", "pointers" (into the `mapped` ranges, ascending), "data", or
-/// "absent bytes".
+/// Return for each block `(user address, size)` what it looks like: "zeros", "text", "pointers" (into the `mapped`
+/// ranges, ascending), "data", or "absent bytes".
 pub fn look_at(
     watcher: &dyn Watcher,
     space: &Space,
@@ -21,7 +21,7 @@ pub fn look_at(
 ) -> Result<Vec<&'static str>> {
     let mut looks = vec![""; blocks.len()];
     let mut order: Vec<usize> = (0..blocks.len()).collect();
-    // Upwards, so that one read serves many.
+    // In ascending order one read serves many blocks.
     order.sort_unstable_by_key(|place| blocks[*place].0);
     let mut window = Window::new(space, u64::MAX);
     for (done, place) in order.into_iter().enumerate() {

@@ -1,14 +1,14 @@
-//! The bytes of ranges, read in windows on all cores: how fast that goes at best, and which pages hold nothing but zeros.
+//! Read the bytes of ranges in windows on all cores: measure the best possible speed, and find pages of zeros.
 
 use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 
 const JOB: u64 = 8 << 20;
-/// Bytes read at once by default.
+/// Bytes that are read at once by default.
 pub const WINDOW: u64 = 256 << 10;
 
-/// Shows what is there of each window of the ranges; returns the sum of what `look` says of them.
+/// Show each readable window of the ranges to `look`, and return the sum of its results.
 fn sum_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -37,12 +37,13 @@ fn sum_of(
     Ok(states.iter().map(|state| state.1).sum())
 }
 
-/// Reads every byte of the ranges once, on all cores, in windows of `window` bytes: the limit to compare with.
+/// Read every byte of the ranges once, on all cores, in windows of `window` bytes: the speed limit to compare with.
+/// Return the bytes read.
 pub fn read_once(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)], window: u64) -> Result<u64> {
     sum_of(watcher, space, ranges, window.max(space.machine.page.bytes()), |bytes| bytes.len() as u64)
 }
 
-/// Bytes of the pages in the ranges, which are whole pages, that hold nothing but zeros.
+/// Return the bytes of the pages that hold nothing but zeros. The ranges must be whole pages.
 pub fn zero_pages(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<u64> {
     let is_zero = |page: &&[u8]| page.iter().fold(0, |sum, byte| sum | byte) == 0;
     let page = space.machine.page.bytes();

@@ -1,4 +1,5 @@
-//! What is left of buffers in free memory: where realloc has moved one, the place that it left holds what it held then.
+//! Find old copies of buffers in free memory: when realloc moves a buffer, its old place keeps the content of that
+//! time.
 
 use crate::bits::Bits;
 use gdbheap_access::bytes::u64_at;
@@ -9,24 +10,24 @@ use gdbheap_access::work::{Control, Watcher};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Distance between the keys taken from a buffer: a hole that holds a copy has one in that many bytes.
+/// The distance between the keys taken from a buffer: this many bytes of a copy contain one key.
 const STEP: u64 = 16 << 10;
 const KEY: usize = 32;
 const MIN_WORDS: usize = 3;
-/// Addresses that malloc returns are multiples of it, and so is how far a copy is from what it was made of.
+/// Addresses that malloc returns are multiples of this, and so is the distance of a copy from its original.
 const ALIGNMENT: usize = 16;
-/// Keys of all buffers, windows of holes and candidates that are looked at.
+/// The most keys of all buffers, windows of holes, and candidates that are checked.
 const MAX_KEYS: usize = 1 << 16;
 const MAX_WINDOWS: u64 = 1 << 12;
 const MAX_CANDIDATES: usize = 1 << 10;
 const FILTER_BITS: u32 = 20;
-/// Places at which a candidate is compared with its buffer, and how many must agree and speak.
+/// The number of places at which a candidate is compared with its buffer, and how many must be equal and distinctive.
 const PLACES: u64 = 64;
 const MIN_PLACES: usize = 4;
 
 type Key = [u64; KEY / 8];
 
-/// The key at the beginning of `bytes`; none where fewer than three of its words differ, as in zeros and patterns.
+/// Return the key at the beginning of `bytes`; None if fewer than three of its words differ, as in zeros and patterns.
 fn key_of(bytes: &[u8]) -> Option<Key> {
     let key: Key = std::array::from_fn(|index| u64_at(bytes, index * 8));
     let different = (0..key.len()).filter(|index| !key[..*index].contains(&key[*index])).count();
@@ -37,7 +38,7 @@ fn filter_place(key: &Key) -> u64 {
     (key[0] ^ key[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - FILTER_BITS)
 }
 
-/// What is compared: only pages that are in memory are read.
+/// The memory to compare: only resident pages are read.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     space: &'a Space,
@@ -50,7 +51,7 @@ impl Source<'_> {
         self.pages.count(start, start.saturating_add(self.pages.page.bytes())).0 > 0
     }
 
-    /// The bytes of keys at those addresses; None where one cannot be had.
+    /// Return the bytes of keys at addresses; None for a key that cannot be read.
     fn keys(&self, addresses: &[u64]) -> Vec<Option<[u8; KEY]>> {
         let last = KEY as u64 - 1;
         let is_there = |address: &u64| self.is_present(*address) && self.is_present(address.saturating_add(last));
@@ -65,8 +66,8 @@ impl Source<'_> {
         addresses.iter().map(one).collect()
     }
 
-    /// Whether hole and buffer hold the same at both addresses; None where the buffer holds nothing that tells, or one of
-    /// them cannot be read.
+    /// Return for each pair whether hole and buffer have the same bytes. None if the buffer's bytes are not
+    /// distinctive, or if one of them cannot be read.
     fn agree(&self, pairs: &[(u64, u64)]) -> Vec<Option<bool>> {
         let (own, others): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
         let compare = |(own, other): (Option<[u8; KEY]>, Option<[u8; KEY]>)| {
@@ -76,10 +77,10 @@ impl Source<'_> {
         self.keys(&own).into_iter().zip(self.keys(&others)).map(compare).collect()
     }
 
-    /// [start, end) of what `hole` holds of `buffer` where that would have begun at `base`: from the beginning of both to
-    /// where they first differ, to the page.
+    /// Return [start, end) of what `hole` contains of a copy of `buffer` that began at `base`: from the beginning of
+    /// both up to the first difference, accurate to a page.
     fn extent(&self, hole: (u64, u64), buffer: (u64, u64), base: u64) -> Option<(u64, u64)> {
-        // malloc's links stand in the first bytes of a free chunk.
+        // malloc's links are in the first bytes of a free chunk.
         let start = hole.0.max(base).checked_next_multiple_of(ALIGNMENT as u64)?.checked_add(2 * KEY as u64)?;
         let limit = hole.1.min(base.checked_add(buffer.1 - buffer.0)?);
         let page = self.pages.page.bytes();
@@ -87,7 +88,7 @@ impl Source<'_> {
         let pair = |at: u64| (at, buffer.0 + (at - base));
         let places: Vec<u64> = (start..limit.saturating_sub(KEY as u64)).step_by(step as usize).collect();
         let found = self.agree(&places.iter().map(|at| pair(*at)).collect::<Vec<_>>());
-        // A place that was written to since is no end; two in a row are.
+        // One place that differs may have been written to since; two in a row end the copy.
         let (mut agreed, mut last, mut differs) = (0, 0, Vec::new());
         for (place, found) in found.iter().enumerate() {
             match found {
@@ -116,14 +117,14 @@ impl Source<'_> {
     }
 }
 
-/// Keys of buffers, with the number of the buffer and where in it they stand; None where they stand in several places.
+/// Keys of buffers, each with the buffer's index and the offset in it; None if the key occurs at several places.
 struct Keys {
     filter: Bits,
     places: HashMap<Key, Option<(usize, u64)>>,
 }
 
 impl Keys {
-    /// Those of the first `length` bytes of each buffer.
+    /// Collect the keys of the first `length` bytes of each buffer.
     fn of(source: Source<'_>, buffers: &[(u64, u64)], length: u64) -> Keys {
         let most = MAX_KEYS / buffers.len().max(1);
         let own = |(number, (start, end)): (usize, &(u64, u64))| {
@@ -151,22 +152,22 @@ impl Keys {
     }
 }
 
-/// The numbers of a hole and of a buffer, and where the buffer began when this was it.
+/// The index of a hole, the index of a buffer, and the address at which the buffer began when it was there.
 type Candidate = (usize, usize, u64);
 
-/// What is left of a copy of the beginning of a buffer.
+/// The remains of a copy of the beginning of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Copied {
-    /// The number of the buffer.
+    /// The index of the buffer.
     pub buffer: usize,
-    /// Where the buffer began when this was it.
+    /// The address at which the buffer began when it was there.
     pub base: u64,
     pub start: u64,
     pub end: u64,
 }
 
-/// The copies that `holes` (start, end) hold of the beginnings of `buffers` (start, end), those most often seen first.
-/// They may overlap. Some keys of each buffer and parts of the holes are read, and of both only pages that are in memory.
+/// Return the copies of the beginnings of `buffers` (start, end) that `holes` (start, end) contain, those with the most
+/// matches first. They may overlap. Some keys of each buffer and parts of the holes are read, only from resident pages.
 pub fn find_copies(
     watcher: &dyn Watcher,
     space: &Space,
@@ -176,7 +177,7 @@ pub fn find_copies(
 ) -> Result<Vec<Copied>> {
     let source = Source { space, pages };
     let sizes = || holes.iter().map(|(start, end)| end.saturating_sub(*start));
-    // What was handed out again at the beginning of a copy is at most as long as what is left of it.
+    // The part at the beginning of a copy that was handed out again is assumed to be no longer than the remains.
     let keys = Keys::of(source, buffers, sizes().max().unwrap_or(0).saturating_mul(2));
     let stride = sizes().sum::<u64>().div_ceil(MAX_WINDOWS).next_multiple_of(STEP).max(STEP);
     let window = STEP + (KEY - ALIGNMENT) as u64;

@@ -1,4 +1,4 @@
-//! What address space is used for: page by page, block by block, hole by hole.
+//! The use of address space: by page, by block, and by hole.
 #![forbid(unsafe_code)]
 
 pub(crate) mod content_kind;

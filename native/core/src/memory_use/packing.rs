@@ -1,13 +1,14 @@
-//! What would go if the blocks of slabs were moved into as few of them as they need.
+//! Compute what would be freed if the blocks of slabs were moved into as few slabs as they need.
 
 use crate::allocators::BlockSlab;
 use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Blocks of one size of the allocator with the number `root`: in how many `slabs` they lie, how many are `live`, how many free
-/// ones the slabs have, and the resident bytes of these slabs. Packed, `spare` of the slabs would go, after `moved` blocks were
-/// moved, and RSS would be smaller by `freed` bytes: their resident pages, less what is not resident in those that stay.
+/// Blocks of one size of the allocator with the number `root`: the count of their `slabs`, of `live` and of `free`
+/// blocks in them, and the slabs' resident bytes. If they were packed, `spare` of the slabs would be freed after
+/// `moved` blocks were moved, and RSS would shrink by `freed` bytes: the resident pages of these slabs, less what is
+/// not resident yet in those that stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PackedSize {
     pub root: u32,
@@ -21,22 +22,24 @@ pub struct PackedSize {
     pub freed: u64,
 }
 
-/// How many slabs, from the first of them on, are filled with blocks that moved, and how many stay in all.
+/// How many slabs, from the first on, are filled with moved blocks, and how many stay in all.
 struct Staying {
     filled: usize,
     all: usize,
 }
 
-/// Orders slabs so that those which stay come first.
+/// A rule that orders slabs so that those that stay come first.
 type Rule = fn(&mut [BlockSlab]) -> Staying;
 
-/// A row for each size of each allocator, ascending, and where the slabs are that would go, ascending. Those without a block go
-/// without this, and are left out. `pages`: None where it is not known what is resident: then all is.
+/// Return a row for each size of each allocator, ascending, and the ranges of slabs that would be freed, ascending.
+/// Slabs without a live block are left out: they are freed anyway. `pages`: None if residency is unknown; then
+/// everything counts as resident.
 pub fn packing(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) -> (Vec<PackedSize>, Vec<(u64, u64)>) {
     packed(slabs, pages, fullest)
 }
 
-/// The same of an allocator that fills any slab with a free block: a program copies every block, and frees the old ones then.
+/// Compute the same for an allocator that takes a free block from any slab: the program copies every block, then frees
+/// the old ones.
 pub fn copying(slabs: impl Iterator<Item = BlockSlab>, pages: Option<&Pages>) -> (Vec<PackedSize>, Vec<(u64, u64)>) {
     packed(slabs, pages, copied)
 }
@@ -60,7 +63,7 @@ fn packed(
     (rows.into_values().collect(), going)
 }
 
-/// The fullest slabs stay, as many as the blocks need.
+/// Keep the fullest slabs, as many as the blocks need.
 fn fullest(slabs: &mut [BlockSlab]) -> Staying {
     slabs.sort_unstable_by_key(|slab| (Reverse(slab.live), slab.start));
     let live: u64 = slabs.iter().map(|slab| slab.live).sum();
@@ -75,8 +78,8 @@ fn fullest(slabs: &mut [BlockSlab]) -> Staying {
     Staying { filled, all: filled }
 }
 
-/// Copies take the free blocks that wait in caches, then those of slabs in any order. As many old blocks wait in the caches
-/// afterwards; they lie as close together as those that wait now.
+/// Place the copies into free blocks that wait in caches, then into those of slabs in any order. Equally many old
+/// blocks wait in the caches afterwards, assumed to lie as close together as those that wait now.
 fn copied(slabs: &mut [BlockSlab]) -> Staying {
     slabs.sort_unstable_by_key(|slab| (slab.waiting == 0, Reverse(slab.live), slab.start));
     let sum = |of: fn(&BlockSlab) -> u64| slabs.iter().map(|slab| u128::from(of(slab))).sum::<u128>();
@@ -96,7 +99,7 @@ fn copied(slabs: &mut [BlockSlab]) -> Staying {
     Staying { filled, all: slabs.len().min(filled + pinned as usize) }
 }
 
-/// Adds what moving the blocks of slabs would do; `slabs`: those that stay first.
+/// Add the effect of moving the blocks of slabs. `slabs`: those that stay come first.
 fn pack(
     slabs: &[BlockSlab],
     staying: &Staying,

@@ -1,9 +1,9 @@
-//! Which few blocks keep pages from going back: the pages that `malloc_trim()` could release only if they went.
+//! Find the few blocks that pin pages: the pages that `malloc_trim()` could release only without them.
 //!
-//! A page of a heap of malloc's goes when no block holds a byte of it and no free block keeps its header and its links
-//! there, so a block is taken to hold the 48 bytes after it too. Pages that are at most half held are what pins are
-//! looked for in: blocks that share one make a group, which also frees the fuller pages that no other block touches.
-//! Other allocators' memory goes by wholes, each with its last block.
+//! A page of malloc's heaps is free if it contains no byte of a block, and no header and links of a free block. So a
+//! block is taken to occupy the 48 bytes after it too. Pins are looked for in pages of which at most half is in use:
+//! blocks that share such a page form a group, which also frees the fuller pages that no other block touches. Memory of
+//! other allocators is freed in wholes, each with its last block.
 
 use crate::allocators::block::Held;
 use crate::allocators::holders::Heap;
@@ -14,10 +14,10 @@ use gdbheap_access::memory::pages::Pages;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Start and end of what holds the blocks, blocks, their bytes, what would be freed.
+/// The range of the blocks (start, end), their count, their bytes, and the bytes that would be freed.
 type Row = (u64, u64, u64, u64, u64);
 
-/// All groups that count: how many, their blocks, the bytes of these, what would be freed.
+/// All groups that count: their number, their blocks, the bytes of these, and the bytes that would be freed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     pub groups: u64,
@@ -26,24 +26,24 @@ pub struct Totals {
     pub freed: u64,
 }
 
-/// The groups that keep the most, first the most, and the sums over all.
+/// The groups that pin the most, largest first, and the sums over all groups.
 pub type Pins = (Vec<Row>, Totals);
 
 /// What counts as freed, and which groups are listed.
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
     pub page: PageSize,
-    /// None where it is unknown which pages are there.
+    /// None if residency is unknown.
     pub pages: Option<&'a Pages>,
     /// Ascending ranges that the kernel does not take back.
     pub ranges: &'a [(u64, u64)],
-    /// Bytes that a group must free.
+    /// The bytes that a group must free.
     pub least: u64,
-    /// How many groups are listed at most.
+    /// The most groups that are listed.
     pub most: usize,
 }
 
-/// The pages that count as freed: the resident ones, all of them where that is not known.
+/// The pages that count as freed: the resident ones, or all if residency is unknown.
 struct Freed<'a> {
     page: PageSize,
     pages: Option<&'a Pages>,
@@ -58,7 +58,7 @@ impl Freed<'_> {
     }
 }
 
-/// The groups that free at least `least` and twice their own bytes; of these the `most` with the largest difference.
+/// The groups that free at least `least` bytes and twice their own; of these, the `most` with the largest difference.
 struct Best {
     least: u64,
     most: usize,
@@ -90,26 +90,26 @@ impl Best {
     }
 }
 
-/// A block among those that hold bytes of a region: its ordinal, where it is, and the bytes of all before it.
+/// A block that occupies bytes of a region: its ordinal, its range, and the bytes of all blocks before it.
 #[derive(Clone, Copy)]
 struct Holder {
     number: u64,
     start: u64,
     end: u64,
     before: u64,
-    /// It cannot go, or its going would free nothing.
+    /// The block cannot be freed, or freeing it would free no page.
     fixed: bool,
 }
 
 impl Holder {
-    /// The last page that it keeps: what is free behind it has its header there.
+    /// Return the last page that it pins: free memory after it has its header there.
     #[inline(always)]
     fn reached(&self, page: PageSize) -> u64 {
         page.number(self.end + Heap::HEAD - 1)
     }
 }
 
-/// A page that holders touch, from the first to the last of them.
+/// A page that holders touch, with the first and the last of them.
 struct Touched {
     page: u64,
     held: u64,
@@ -129,12 +129,12 @@ struct Grouping<'a> {
     page: PageSize,
     freed: &'a Freed<'a>,
     best: &'a mut Best,
-    /// Pages that the next holder may touch too, ascending: two at most.
+    /// Pages that the next holder may touch too, ascending: at most two.
     pages: Vec<Touched>,
     group: Option<Group>,
-    /// A fuller page that the group's last holder shares with the following ones, up to a number.
+    /// A fuller page that the group's last holder shares with the following ones: their last number, and the bytes.
     shared: Option<(u64, u64)>,
-    /// Fuller pages that only one holder touches, who is in no group yet.
+    /// Fuller pages that only one holder touches which is in no group yet: its number, and the bytes.
     alone: Option<(u64, u64)>,
 }
 
@@ -143,7 +143,8 @@ impl Grouping<'_> {
     fn feed(&mut self, holder: Holder) {
         let size = self.page;
         match self.pages.as_mut_slice() {
-            // Most are in the same page as the one before, and what follows them has its header there too.
+            // The common case: the holder is in the same page as the one before, and so is the header of what follows
+            // it.
             [page] if size.number(holder.start) == page.page && holder.reached(size) == page.page => {
                 page.held += holder.end - holder.start;
                 page.last = holder;
@@ -159,7 +160,7 @@ impl Grouping<'_> {
         self.settle_before(first);
         self.touch(first, holder.end.min(page.start(first + 1)) - holder.start, holder);
         if last > first {
-            // What stands right before it may reach into its second page too.
+            // The holder right before it may reach into its second page too.
             let shared = self.pages.iter().any(|page| page.page == first + 1);
             if shared && first + 1 < last {
                 self.touch(first + 1, page.bytes(), holder);
@@ -189,7 +190,7 @@ impl Grouping<'_> {
         }
     }
 
-    /// The pages below `end` are known whole.
+    /// Settle the pages below `end`: all their holders are known.
     fn settle_before(&mut self, end: u64) {
         while self.pages.first().is_some_and(|page| page.page < end) {
             let page = self.pages.remove(0);
@@ -243,13 +244,13 @@ impl Grouping<'_> {
     }
 }
 
-/// Offers the groups of a heap. `trimmed`: whether what is free at its end goes back; where it does not, the last block
-/// below must stay, or what is free below it would become part of the end.
+/// Offer the groups of a heap. `trimmed`: whether the free end of the heap is returned. If not, the last block below it
+/// must stay, or the free memory below that block would become part of the end.
 fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best) {
     let mut grouping =
         Grouping { page: freed.page, freed, best, pages: Vec::new(), group: None, shared: None, alone: None };
     let (mut number, mut before) = (0, 0);
-    // What is free at the start of the heap has its header there.
+    // Free memory at the start of the heap has its header there.
     let start = heap.start();
     let mut waiting = Holder { number, start, end: start, before, fixed: true };
     heap.show_held(trimmed, |Held { start, end, fixed, ends }| {
@@ -263,7 +264,7 @@ fn offer_heap(heap: Heap<'_>, trimmed: bool, freed: &Freed<'_>, best: &mut Best)
     grouping.close();
 }
 
-/// What `offer` offers: those groups that keep the most first, and the sums over all.
+/// Collect what `offer` offers: the groups that pin the most, largest first, and the sums over all.
 fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     let Kept { page, pages, ranges, least, most } = wanted;
     let mut best = Best::new(least, most);
@@ -271,7 +272,7 @@ fn find(wanted: Kept<'_>, offer: impl FnOnce(&Freed<'_>, &mut Best)) -> Pins {
     best.rows()
 }
 
-/// Groups of blocks of a store. `trimmed`: where the heaps start whose free end gives something back.
+/// Find the groups of blocks of a store. `trimmed`: the starts of the heaps whose free end is returned.
 pub fn pins(store: &Store, trimmed: &[u64], wanted: Kept<'_>) -> Pins {
     find(wanted, |freed, best| {
         store.show_wholes(|start, end, used| {

@@ -1,8 +1,8 @@
-//! Whose is it: adds up stretches of address space by owner.
+//! Add up ranges of address space by owner.
 //!
-//! Each byte of a page, resident, swapped or not there, is its owner's. Beside that each whole page goes to one owner:
-//! where several touch it, to the one with the highest rank (a used block keeps the whole page), so that the pages of free
-//! memory are those without an owner.
+//! Each byte belongs to its owner, and counts as resident, swapped or absent. In addition each whole page is assigned
+//! to one owner: if several touch it, to the one with the highest rank (a used block keeps the whole page). So the
+//! pages of free memory are those without another owner.
 
 use crate::allocators::part::{Part, Parts, PARTS};
 use crate::allocators::store::Store;
@@ -12,57 +12,58 @@ use gdbheap_access::memory::pages::{Pages, Run, PRESENT, SWAPPED};
 use gdbheap_access::memory::space::Space;
 use std::sync::Arc;
 
-/// What an owner has, all in bytes.
+/// The memory of an owner, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     pub bytes: u64,
     pub resident: u64,
     pub swapped: u64,
-    /// Mapped to the kernel's zero page: not resident.
+    /// Bytes mapped to the kernel's zero page: not resident.
     pub zero: u64,
-    /// Of the resident bytes, those in huge pages.
+    /// The part of the resident bytes that is in huge pages.
     pub huge: u64,
-    /// Pages that belong to the owner as a whole, whether they are there or not.
+    /// Pages that are assigned to the owner as a whole, present or not.
     pub pages: u64,
-    /// Of those the resident ones.
+    /// The resident part of these.
     pub whole: u64,
-    /// Of the resident ones those that are parts of huge pages.
+    /// The part of these resident pages that is in huge pages.
     pub whole_huge: u64,
 }
 
-/// How far the lists of pages were followed: the states of pages, and huge pages.
+/// The position in the lists of pages' states and of huge pages.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     run: usize,
     huge: usize,
 }
 
-/// A sweep over ascending stretches; each has an owner, a small number that is its rank too. The sums are kept apart for
-/// each cell: what lies below the first cut is cell 0, from the first cut on cell 1, and so on. Cuts are whole pages.
+/// A sweep over ascending ranges. Each has an owner, a small number that is its rank too. Sums are separate for each
+/// cell: addresses below the first cut are cell 0, from the first cut on cell 1, and so on. Cuts are at page
+/// boundaries.
 pub struct Sweep {
     size: PageSize,
     pages: Option<Arc<Pages>>,
     owners: usize,
     cuts: Vec<u64>,
     sums: Vec<Sum>,
-    /// The cell at hand: its number, where its sums begin, and where it ends.
+    /// The current cell: its number, the index of its sums, and its end.
     cell: usize,
     base: usize,
     limit: u64,
-    /// Of bytes, and of whole pages, which are settled later.
+    /// Positions for bytes, and for whole pages, which are settled later.
     bytes: Cursor,
     whole: Cursor,
     page: u64,
     owner: u32,
     last: u64,
-    /// Owners whose parts of huge pages are kept, and these.
+    /// Owners whose parts of huge pages are kept, and these parts.
     kept: Vec<u32>,
     ranges: Vec<(u64, u64)>,
     lost: Lost,
 }
 
-/// Bytes that should be there and are not, ascending: `owner` has them, whoever else claims them. `at`: how far they were
-/// followed.
+/// Bytes that should be there but are missing, ascending. They count for `owner`, whatever owner claims them. `at`: the
+/// position in the ranges.
 #[derive(Default)]
 struct Lost {
     ranges: Vec<(u64, u64)>,
@@ -70,7 +71,7 @@ struct Lost {
     at: usize,
 }
 
-/// An owner, and what it has.
+/// An owner and its memory.
 pub type Row = (u32, Sum);
 
 /// The owner of each part, in the order of PARTS.
@@ -78,7 +79,7 @@ pub type Owners = [Option<u32>; PARTS.len()];
 
 const NOBODY: u32 = u32::MAX;
 
-/// Adds each part that it is shown to its owner; `nobody`: one that has none.
+/// Return a function that adds each part to its owner. `nobody` is set to a part without an owner.
 fn adding<'a, 's>(
     sweeper: &'a mut Sweeper<'s>,
     by_part: [u32; PARTS.len()],
@@ -90,7 +91,7 @@ fn adding<'a, 's>(
     }
 }
 
-/// Where it ends that was added; an error for a part without an owner, or where nothing begins.
+/// Return the end of what was added. Fails for a part without an owner, and if nothing begins there.
 fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
     match nobody {
         Some(part) => Err(Error::Invalid(format!("nobody owns what is {}", PARTS[part as usize]))),
@@ -98,7 +99,7 @@ fn ended(end: Option<u64>, nobody: Option<Part>) -> Result<u64> {
     }
 }
 
-/// The part of a sweep that needs the pages at hand.
+/// A sweep with the lists of pages borrowed.
 struct Sweeper<'a> {
     sweep: &'a mut Sweep,
     size: PageSize,
@@ -116,7 +117,7 @@ impl Sweeper<'_> {
         }
     }
 
-    /// Adds a stretch without what is lost of it, and that as its own owner's.
+    /// Add a range, except its missing bytes, which are added to their own owner.
     #[cold]
     fn add_around(&mut self, start: u64, end: u64, owner: u32) {
         let mut at = start;
@@ -139,7 +140,7 @@ impl Sweeper<'_> {
         }
     }
 
-    /// Adds a stretch that reaches beyond the cell at hand, cell by cell.
+    /// Add a range that extends beyond the current cell, cell by cell.
     #[cold]
     fn add_across(&mut self, start: u64, end: u64, owner: u32) {
         let mut at = start;
@@ -177,7 +178,7 @@ impl Sweeper<'_> {
         self.sweep.last = end;
     }
 
-    /// Gives the page at hand to its owner.
+    /// Assign the current page to its owner.
     fn settle(&mut self) {
         let page = self.sweep.page;
         if page != u64::MAX {
@@ -231,7 +232,7 @@ impl Sweeper<'_> {
 }
 
 impl Cursor {
-    /// Bytes of huge pages in [start, end).
+    /// Return the bytes of huge pages in [start, end).
     fn count_huge(&mut self, ranges: &[(u64, u64)], start: u64, end: u64) -> u64 {
         skip(ranges, &mut self.huge, |range| range.1 <= start);
         let inside = ranges[self.huge..].iter().take_while(|range| range.0 < end);
@@ -239,7 +240,7 @@ impl Cursor {
     }
 }
 
-/// Moves a cursor on to the first entry that is not over.
+/// Move an index to the first entry that is not over.
 #[inline]
 fn skip<T>(list: &[T], at: &mut usize, is_over: impl Fn(&T) -> bool) {
     while list.get(*at).is_some_and(&is_over) {
@@ -271,8 +272,8 @@ impl Sweep {
         Ok(owner)
     }
 
-    /// `size`: of a page. `cuts`: ascending addresses of whole pages where a new cell begins. `kept`: owners whose parts of
-    /// huge pages are kept as ranges.
+    /// Make a sweep. `size`: the page size. `cuts`: ascending page addresses at which new cells begin. `kept`: owners
+    /// whose parts of huge pages are kept as ranges.
     pub fn new(
         size: PageSize,
         pages: Option<Arc<Pages>>,
@@ -308,7 +309,7 @@ impl Sweep {
         })
     }
 
-    /// Gives `ranges`, ascending and disjoint, to `owner`, whoever is said to have them in what is added from now on.
+    /// Count `ranges`, ascending and disjoint, for `owner` from now on, whatever owner is passed for them.
     pub fn set_lost(&mut self, ranges: Vec<(u64, u64)>, owner: u32) -> Result<()> {
         let ascend = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
         if !ascend || ranges.iter().any(|range| range.0 >= range.1) {
@@ -318,26 +319,26 @@ impl Sweep {
         Ok(())
     }
 
-    /// Whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
+    /// Return the whole pages of the kept owners that are parts of huge pages, as ascending `(start, end)`.
     pub fn huge_ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
 
-    /// One stretch [start, end) of one owner.
+    /// Add a range [start, end) of one owner.
     pub fn add(&mut self, start: u64, end: u64, owner: u32) -> Result<()> {
         let owner = self.check(owner)?;
         self.with(start, |sweeper| sweeper.add(start, end, owner))
     }
 
-    /// All parts of what begins at `start` in a store; `owners`: by part, in the order of PARTS, None for a part that does not
-    /// occur. Returns where it ends.
+    /// Add all parts of what begins at `start` in a store. `owners`: by part, in the order of PARTS, None for a part
+    /// that does not occur. Return its end.
     pub fn add_blocks(&mut self, space: &Space, store: &Store, start: u64, owners: Owners) -> Result<u64> {
         let (by_part, mut nobody) = (self.by_part(owners)?, None);
         let end = self.with(start, |sweeper| store.show_parts(space, start, adding(sweeper, by_part, &mut nobody)))?;
         ended(end, nobody)
     }
 
-    /// As `add_blocks`, of what no store is.
+    /// Do the same as `add_blocks` for an allocator that is not a store.
     pub fn add_parts(&mut self, parts: &impl Parts, start: u64, owners: Owners) -> Result<u64> {
         let (by_part, mut nobody) = (self.by_part(owners)?, None);
         let end = self.with(start, |sweeper| parts.show_parts(start, adding(sweeper, by_part, &mut nobody)))?;
@@ -349,7 +350,7 @@ impl Sweep {
         Ok(owners.map(|owner| owner.unwrap_or(NOBODY)))
     }
 
-    /// The owners of each cell that have something.
+    /// Return for each cell the owners with memory.
     pub fn finish(&mut self) -> Result<Vec<Vec<Row>>> {
         self.with(self.last, |sweeper| sweeper.settle())?;
         let row = |(owner, sum): (usize, &Sum)| (owner as u32, *sum);

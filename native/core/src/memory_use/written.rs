@@ -1,8 +1,8 @@
-//! Pages that a process shared with another since a fork and has alone by now: by what they were written.
+//! Pages that a process shared with another at a fork and now has alone, grouped by what was written to them.
 //!
-//! A page is compared with the other's, word by word. Words that differ and are a living object's reference count, or in
-//! what the collector puts before objects, are told from all others; equal pages were written and restored. Where objects
-//! lie on these, their reference counts went up and down again.
+//! A page is compared with the other process's page, word by word. Differing words are distinguished: a living object's
+//! reference count, words that the collector puts before objects, and all others. Equal pages were written and
+//! restored: if they contain objects, their reference counts went up and down again.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -24,9 +24,9 @@ const PAGES_AT_ONCE: usize = 64;
 const UNTRACKED: u64 = -2i64 as u64;
 const SHORT_HEAD: u64 = 16;
 
-/// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages nothing else
-/// has but other types' counts. `restored`: on how many pages that are equal to the other's counts of its objects lie,
-/// without those of objects that the collector tracks, which are `restored_tracked`.
+/// A type whose objects' reference counts have changed: on how many objects and pages, and on how many pages only
+/// reference counts have changed (`counts_alone`). `restored`: the number of equal pages with counts of its objects, if
+/// the collector tracks no object there; `restored_tracked`: the number of the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CountsOf {
     pub type_address: u64,
@@ -37,11 +37,12 @@ pub struct CountsOf {
     pub restored_tracked: u64,
 }
 
-/// Numbers of pages. Those that one process has alone by what differs from the other's: nothing, and no object lies there
-/// (`restored`), objects of which the collector tracks none (`restored_counts`), or some of which it does
-/// (`restored_tracked`); what the collector writes; reference counts; both of these; anything else; `only_here`: the other
-/// has no such page. `shared`: those that it still shares. `quiet_own` and `quiet_shared`: of the pages with objects, none
-/// of them tracked, those with restored or counted words alone, and those still shared.
+/// Numbers of pages. Pages that the process has alone are counted by what differs: nothing, without objects
+/// (`restored`); nothing, with objects that the collector does not track (`restored_counts`); nothing, with some that
+/// it tracks (`restored_tracked`); the collector's words; reference counts; both of these; anything else. `only_here`:
+/// the other process has no such page. `shared`: pages that are still shared. `quiet_own` and `quiet_shared` count
+/// pages that contain objects, none of them tracked: those alone that were restored or differ only in counts, and those
+/// still shared.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     pub restored: u64,
@@ -58,15 +59,15 @@ pub struct Written {
     pub types: Vec<CountsOf>,
 }
 
-/// What is known of a page.
+/// What is known of a page: whether it contains objects, and tracked ones.
 #[derive(Default)]
 struct Seen {
     holds: AtomicBool,
     tracked: AtomicBool,
 }
 
-/// The pages of a process beside another's: a bit a word for what differs, what of that is a count, and what is the
-/// collector's.
+/// The pages of a process compared with another's: bits for words that differ, for those of them that are counts, and
+/// for those that are the collector's.
 pub struct Compared {
     page: PageSize,
     own: Vec<u64>,
@@ -99,12 +100,12 @@ impl Compared {
         }
     }
 
-    /// Words of a page, in groups of 64.
+    /// Return the number of groups of 64 words in a page.
     fn groups(&self) -> usize {
         (self.page.bytes() / 512) as usize
     }
 
-    /// The places of the pages in `own`, in runs without a gap.
+    /// Return the indices of the pages in `own`, as runs without gaps.
     fn runs(&self) -> Vec<(usize, usize)> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for (place, address) in self.own.iter().enumerate() {
@@ -120,7 +121,7 @@ impl Compared {
         runs
     }
 
-    /// Compares the pages of a run with the other's.
+    /// Compare the pages of a run with the other process's.
     fn compare(&self, (from, to): (usize, usize), here: &Space, there: &Space, pages: &Pages) {
         let size = self.page.bytes() as usize;
         let (mut mine, mut others) = (vec![0; (to - from) * size], vec![0; (to - from) * size]);
@@ -140,19 +141,20 @@ impl Compared {
         }
     }
 
-    /// The place of a word that differs: of its page in `own`, of its group, and its bit.
+    /// Return where the bit of a word that differs is: the index of its group of words, and the bit. `place`: the index
+    /// of its page in `own`.
     fn changed_at(&self, place: usize, address: u64) -> Option<(usize, u64)> {
         let word = ((address - self.own[place]) / 8) as usize;
         let (group, bit) = (place * self.groups() + word / 64, 1 << (word % 64));
         (self.changed[group].load(Relaxed) & bit != 0).then_some((group, bit))
     }
 
-    /// Whether the other has the same page, byte for byte.
+    /// Return whether the other process has the same page, byte for byte.
     fn is_equal(&self, place: usize) -> bool {
         self.is_there[place].load(Relaxed) && !self.kind_of(place).0
     }
 
-    /// What pages of its own differ in, each as (anything, counts, the collector's words, other words).
+    /// Return how a page differs, as (anything, counts, the collector's words, other words).
     fn kind_of(&self, place: usize) -> (bool, bool, bool, bool) {
         let mut kind = (false, false, false, false);
         for group in place * self.groups()..(place + 1) * self.groups() {
@@ -192,7 +194,7 @@ impl Compared {
     }
 }
 
-/// Which page of a list holds an address; the last answer is kept.
+/// The index of the page in a list that holds an address. The last answer is kept.
 #[derive(Default)]
 struct Lookup {
     page: Option<u64>,
@@ -209,8 +211,8 @@ impl Lookup {
     }
 }
 
-/// The findings about a type: objects whose counts differ and the places of their pages, and the places of equal pages
-/// where counts of its objects lie.
+/// Findings about a type: objects whose counts differ, the indices of their pages, and those of equal pages with counts
+/// of its objects.
 #[derive(Default)]
 struct CountPlaces {
     objects: u64,
@@ -218,7 +220,7 @@ struct CountPlaces {
     restored: HashSet<usize>,
 }
 
-/// Marks what objects explain.
+/// A visitor that marks the words that objects explain.
 struct Marker<'a> {
     compared: &'a Compared,
     types: Types<'a>,
@@ -233,10 +235,10 @@ impl<'a> Marker<'a> {
         Marker { compared, types: Types::new(heaps, layout), own, shared, found: HashMap::new() }
     }
 
-    /// The reference count of the object at `address`, which has a type.
+    /// Mark the reference count of the object at `address`, which has a type.
     fn count(&mut self, address: u64, type_address: u64) {
         let layout = self.types.layout;
-        // A free-threaded build has two counts, and its mutex and its collector's bits in the words of the first.
+        // A free-threaded build has two counts, and the first one's words also hold its mutex and its collector's bits.
         let words: &[u64] = if layout.is_free_threaded() { &[8, 16] } else { &[layout.ob_refcnt] };
         for offset in words {
             let at = address + offset;
@@ -252,7 +254,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// What the collector has before an object: [start, end).
+    /// Mark the collector's words before an object: [start, end).
     fn head(&mut self, start: u64, end: u64) {
         for at in (start..end).step_by(8) {
             let Some(place) = self.own.find(&self.compared.own, self.compared.page, at) else { continue };
@@ -261,7 +263,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// That an object lies there, and whether the collector tracks it.
+    /// Record that an object lies at `address`, and whether the collector tracks it.
     fn see(&mut self, address: u64, tracked: bool) {
         let compared = self.compared;
         let own = self.own.find(&compared.own, compared.page, address).map(|place| &compared.own_seen[place]);
@@ -303,7 +305,7 @@ impl Visitor for Marker<'_> {
     }
 }
 
-/// Compares the pages that one process has alone, `sharing`, with those of the other, which is not needed any more then.
+/// Compare the pages that one process has alone, `sharing`, with those of the other, which is not needed afterwards.
 pub fn compare(
     watcher: &dyn Watcher,
     here: &Space,
@@ -320,15 +322,15 @@ pub fn compare(
     Ok(compared)
 }
 
-/// What explains differences of pages: a process's blocks, with the layout of its objects if it has some. `statics`:
-/// objects that lie in no block, each with its type.
+/// What explains differences of pages: a process's blocks, and the layout of its objects if it has some. `statics`:
+/// objects outside blocks, each with its type.
 pub struct Explained<'a> {
     pub heaps: Heaps<'a>,
     pub layout: Option<&'a TypeLayout>,
     pub statics: &'a [(u64, u64)],
 }
 
-/// By what the pages of its own were written.
+/// Count the pages that a process has alone by what was written to them.
 pub fn written(watcher: &dyn Watcher, by: &Explained<'_>, compared: &Compared) -> Result<Written> {
     let mut types: BTreeMap<u64, CountPlaces> = BTreeMap::new();
     if let Some(layout) = by.layout {
@@ -375,7 +377,8 @@ fn marked(
     Ok(rows.into_iter().flatten())
 }
 
-/// Marks the pages that used blocks touch: those with objects of some types, and those with anything else.
+/// A visitor that marks the pages that used blocks touch: those with objects of some types, and those with anything
+/// else.
 struct Alike<'a> {
     types: Types<'a>,
     of: &'a HashSet<u64>,
@@ -410,7 +413,7 @@ impl Visitor for Alike<'_> {
     }
 }
 
-/// Those of `pages`, ascending, on which objects of the types at these addresses lie and no other block in use does.
+/// Return those of `pages`, ascending, that contain objects of the types at these addresses and no other block in use.
 pub fn pages_of_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -431,7 +434,7 @@ pub fn pages_of_types(
     Ok((0..pages.len()).filter(is_alike).map(|place| pages[place]).collect())
 }
 
-/// Two numbers that are equal for pages with equal bytes, 16 bytes a page; pages of zeros are left out.
+/// Return marks of pages, 16 bytes each, which are equal for pages with equal bytes. Pages of zeros are left out.
 pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: PageSize) -> Result<Vec<u8>> {
     let task = space.task(watcher, None);
     let parts: Vec<&[u64]> = pages.chunks(PAGES_AT_ONCE).collect();
@@ -447,7 +450,7 @@ pub fn page_marks(watcher: &dyn Watcher, space: &Space, pages: &[u64], page: Pag
     Ok(task.run(&parts, Vec::new, work)?.concat())
 }
 
-/// 128 bits of a page's bytes: two multiplicative hashes with other numbers, each mixed after every word.
+/// Hash a page's bytes to 128 bits: two multiplicative hashes with different constants, each mixed after every word.
 fn mark(bytes: &[u8]) -> [u8; 16] {
     let (mut one, mut two) = (0x9e37_79b9_7f4a_7c15u64, 0xc2b2_ae3d_27d4_eb4fu64);
     for word in bytes.chunks_exact(8).map(|word| u64_at(word, 0)) {

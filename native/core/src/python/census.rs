@@ -1,10 +1,10 @@
-//! Every used block gets its owner: an object of a type, a buffer that an object owns, a free-list entry, or unknown.
+//! Assign each used block to its owner: it is an object of a type, a buffer that an object owns, a free-list entry, or
+//! unknown.
 //!
-//! One pass reads the blocks, or their heads, decides each block, and claims the buffers that
-//! its object points to. A block is claimed once, by the first to come; a claimed block is a buffer, whatever it
-//! looks like. Chains of buffers are followed after that (reach.rs), and what is left is whose the graph says
-//! (graph/owning.rs), where there is one. The count of a block, in this order:
-//! free; claimed; live object; object on a free list; unclassified.
+//! One pass reads the blocks or their heads, classifies each block, and claims the buffers to which its object points.
+//! A block is claimed once, by the first claimant; a claimed block is a buffer, whatever it looks like. Chains of
+//! buffers are followed after that (reach.rs), and the graph, if there is one, assigns the rest (graph/owning.rs). A
+//! block counts as the first of these that it is: free; claimed; live object; object on a free list; unclassified.
 
 use crate::allocators::block::{Block, GroupBits, Place};
 use crate::allocators::heaps::Heaps;
@@ -25,9 +25,9 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// So much of a block is looked at.
+/// The bytes that are read of a block.
 const HEAD: usize = HEAD_BYTES;
-/// So many different things a buffer can be to its owner.
+/// The most different roles that a buffer can have for its owner.
 const MAX_ROLES: usize = 32;
 
 /// Objects of one type, and the buffers that they own.
@@ -35,7 +35,7 @@ const MAX_ROLES: usize = 32;
 struct Counted {
     live: Tally,
     idle: Tally,
-    /// By what they are to the object.
+    /// Buffers by their role for the object.
     buffers: [Tally; MAX_ROLES],
 }
 
@@ -59,15 +59,15 @@ struct Worker<'a> {
     owners: Vec<(u64, u64, u64, u32)>,
     wanted: Vec<Wanted>,
     found: Vec<Option<Block>>,
-    /// Fields and buffers of objects that lead on to others.
+    /// Fields and buffers of objects that link to further blocks.
     links: Vec<Link>,
-    /// Blocks of syntax trees, and those of numbers that are all free.
+    /// Blocks of syntax trees, and blocks of numbers that are all free.
     syntax: Vec<u64>,
     idle_slabs: Tally,
     settling: Duration,
 }
 
-/// Blocks of one store: the used ones, those that look like objects, those that are claimed.
+/// The blocks of one store: used ones, those that look like objects, and claimed ones.
 #[derive(Clone, Copy, Default)]
 struct Sorted {
     used: Tally,
@@ -76,7 +76,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    /// Used blocks less those that are objects or claimed.
+    /// Return the used blocks except objects and claimed ones.
     fn unclassified(&self) -> Tally {
         let mut left = self.used;
         for part in [self.objects, self.claimed] {
@@ -87,7 +87,7 @@ impl Sorted {
     }
 }
 
-/// The same by store.
+/// The same for each store.
 struct Tallies(Vec<Sorted>);
 
 impl Tallies {
@@ -164,7 +164,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Counts the objects of a block that holds many; true if it is one. What no living object has counts as free.
+    /// Count the objects of a block that holds many; return true if it is such a block. Its parts without a living
+    /// object count as free.
     #[inline(always)]
     fn take_slab(&mut self, block: &Block) -> bool {
         let Some(slab) = &self.types.layout.slab else { return false };
@@ -193,7 +194,7 @@ impl<'a> Worker<'a> {
         &mut self.rows[number]
     }
 
-    /// Decides one used block; true if it looks like an object.
+    /// Classify one used block; return true if it looks like an object.
     #[inline(always)]
     fn take_block(&mut self, address: u64, size: u64, head: &[u8]) -> bool {
         let Some((number, alive)) = self.types.object_in(head, size) else {
@@ -216,7 +217,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Notes what the object claims; a debug hook may stand before the object's own.
+    /// Record the claims of an object; another debug hook may precede the object's own.
     #[inline(always)]
     fn claim_unhooked(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         if self.types.layout.hook == 0 {
@@ -226,7 +227,7 @@ impl<'a> Worker<'a> {
         self.claim_buffers(number, address + outer as u64, size.saturating_sub(outer as u64), &head[outer..]);
     }
 
-    /// Notes what the object claims; whether it gets it is decided in `settle_claims`.
+    /// Record the claims of an object. `settle_claims` decides whether it gets the buffers.
     #[inline(always)]
     fn claim_buffers(&mut self, number: usize, address: u64, size: u64, head: &[u8]) {
         let kind = &self.types.kinds[number];
@@ -251,8 +252,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Two short loops over many claims rather than one long chain for each: every claim waits for memory twice, and
-    /// so the waits of many overlap.
+    /// Settle the claims in two short loops over many of them instead of one long chain for each: every claim waits for
+    /// memory twice, so the waits of many overlap.
     #[inline(never)]
     fn settle_claims(&mut self) {
         let (heaps, marks, begin) = (self.heaps, self.marks, Instant::now());
@@ -280,7 +281,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A buffer that an object points to, before it is known whether it is one.
+/// A claim of a buffer to which an object points, before it is settled.
 struct Wanted {
     pointer: u64,
     owner: u64,
@@ -292,7 +293,7 @@ struct Wanted {
 
 const CLAIMS_AT_ONCE: usize = 512;
 
-/// What objects of a type own, of one role.
+/// The buffers of one role that objects of a type own.
 #[derive(Clone, Copy, Debug)]
 pub struct Owned {
     pub role: u8,
@@ -306,12 +307,12 @@ pub struct Row {
     pub kind: u64,
     pub flags: u64,
     pub live: Tally,
-    /// On free lists.
+    /// Objects on free lists.
     pub idle: Tally,
     pub owned: Vec<Owned>,
 }
 
-/// What one store has, by its name: used blocks, and those of them that are neither objects nor claimed.
+/// The used blocks of one store, and those of them that are neither objects nor claimed.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreRow {
     pub name: &'static str,
@@ -321,38 +322,38 @@ pub struct StoreRow {
 
 /// The answer of a census; sizes in bytes.
 pub struct Census {
-    /// One for each type that has objects.
+    /// A row for each type that has objects.
     pub rows: Vec<Row>,
-    /// What each store has.
+    /// The blocks of each store.
     pub stores: Vec<StoreRow>,
-    /// Of the watched blocks: `(block, owner's address, owner's type, role)`; for a block that a root leads to the
+    /// The owners of the watched blocks: `(block, owner's address, owner's type, role)`. If a root owns the block, the
     /// type is 0, the role is the root's number, and the address is that of a word in the root.
     pub owners: Vec<(u64, u64, u64, u32)>,
-    /// The blocks that each root leads to.
+    /// The blocks that each root owns.
     pub roots: Vec<Tally>,
     /// The largest unidentified blocks, largest first: `(user address, size)`.
     pub unknown: Vec<(u64, u64)>,
     /// Buffers that look like objects, by user address.
     pub contested: Vec<u64>,
-    /// Blocks of many objects of which none is alive.
+    /// Blocks for many objects of which none is alive.
     pub idle_slabs: Tally,
-    /// How long it took to find the owners of buffers: as the walk went on, where workers share that, and to follow the
-    /// pointers that lead to the rest.
+    /// The time to find the owners of buffers during the walk (the mean of the workers), and to follow the pointers
+    /// that lead to the rest.
     pub settling: Duration,
     pub following: Duration,
 }
 
-/// What a census is told beside the heaps.
+/// What a census needs besides the heaps.
 pub struct CensusRequest {
-    /// The owners of the graph's roots, by their places there: numbers, 0 for the interpreter.
+    /// The owners of the graph's roots, by their indices: numbers, 0 for the interpreter.
     pub roots: Vec<u32>,
     /// Blocks whose owner is wanted, by user address.
     pub watched: Vec<u64>,
-    /// At most this many unreached blocks are listed.
+    /// The most unreached blocks that are listed.
     pub unknown: usize,
 }
 
-/// Classifies every used block. `graph`: of the same heaps; without one, blocks of C code are nobody's.
+/// Classify every used block. `graph`: of the same heaps; without one, blocks of C code have no owner.
 pub fn take_census(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -401,19 +402,19 @@ fn store_row((store, sorted): (&Store, &Sorted)) -> StoreRow {
     StoreRow { name: store.name(), used: sorted.used, unclassified: sorted.unclassified() }
 }
 
-/// What a pass over all used blocks found out about its own claims: those that the next one must not make.
+/// What a pass over all used blocks found out about its own claims: those that the next pass must not make.
 #[derive(Default)]
 struct Refused {
     /// Blocks that cannot be claimed: they are free.
     free: Vec<Place>,
-    /// Blocks that may claim nothing: they look like objects, but are claimed. Items of a list look like an object where
-    /// a class follows what may be a count, as an address below 4 GiB may; what they point to is no buffer.
+    /// Blocks that may claim nothing: they look like objects, but are claimed. Items of a list look like an object if a
+    /// class follows a possible count, such as an address below 4 GiB; what they point to is not a buffer.
     claimants: Addresses,
     passes: u32,
 }
 
-/// A claim that is refused may have been made on something that claims as well, and has that right now: a few passes
-/// settle it. Without such claims, which is nearly always, there is one.
+/// A claim that is refused may have been made on a block that claims as well, and rightly; a few passes settle this.
+/// Usually there are no such claims, and one pass suffices.
 const MAX_PASSES: u32 = 4;
 
 impl Refused {
@@ -440,7 +441,7 @@ impl Refused {
     }
 }
 
-/// One pass over all used blocks.
+/// Pass once over all used blocks.
 fn classify<'a>(
     watcher: &dyn Watcher,
     heaps: Heaps<'a>,
@@ -470,7 +471,7 @@ struct SharedKind {
     flags: u64,
 }
 
-/// What the workers found, added up.
+/// The sum of what the workers found.
 struct Sums {
     types: Vec<SharedKind>,
     rows: Vec<Counted>,
@@ -522,7 +523,7 @@ impl Sums {
         self.links.extend(worker.links.iter().map(renumbered));
     }
 
-    /// The number of a type, by its address; `flags`: of one that is not known yet.
+    /// Return the number of a type, by its address. `flags` are used if the type is new.
     fn number_of(&mut self, address: u64, flags: u64) -> u32 {
         *self.numbers.entry(address).or_insert_with(|| {
             self.rows.push(Counted::default());
@@ -531,7 +532,7 @@ impl Sums {
         })
     }
 
-    /// Follows the chains of buffers to their ends.
+    /// Follow the chains of buffers to their ends.
     fn follow(
         &mut self,
         watcher: &dyn Watcher,
@@ -553,7 +554,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Gives the blocks of C code to the objects and roots that own them in the graph.
+    /// Assign the blocks of C code to the objects and roots that own them in the graph.
     #[allow(clippy::too_many_arguments)]
     fn share_out(
         &mut self,
@@ -568,7 +569,7 @@ impl Sums {
         self.give_syntax(heaps, marks, watched);
         let (role, known) = (layout.reached_role, self.owners.len());
         graph.each_owner(watcher, &mut |block, owner| {
-            // The graph has memory that objects mapped, too, which is in none of these heaps.
+            // The graph also has memory that objects mapped, which is in none of these heaps.
             let is_here = (block.place.store as usize) < heaps.stores.len();
             if !is_here || !marks.is_unknown(block.place) || !marks.claim(block.place) {
                 return;
@@ -586,7 +587,7 @@ impl Sums {
                 self.owners.push((block.address, holder, type_address, role));
             }
         })?;
-        // An object may begin behind its block's first byte.
+        // An object may begin after its block's first byte.
         let place = |holder: u64| (holder, heaps.block_at(holder).map_or(0, |block| block.size), holder);
         let blocks: Vec<_> = self.owners[known..].iter().map(|row| place(row.1)).collect();
         for (row, object) in self.owners[known..].iter_mut().zip(objects_in(*heaps, layout, &blocks)) {
@@ -595,7 +596,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Makes the blocks of syntax trees, and those of free numbers, the interpreter's, whoever still has their address.
+    /// Assign the blocks of syntax trees, and those of free numbers, to the interpreter, whatever points to them.
     fn give_syntax(&mut self, heaps: &Heaps<'_>, marks: &Marks<'_>, watched: &ByAddress<()>) {
         for address in std::mem::take(&mut self.syntax) {
             let is_free = |block: &Block| marks.is_unknown(block.place) && marks.claim(block.place);
@@ -621,13 +622,13 @@ fn row((kind, counted): (&SharedKind, &Counted)) -> Row {
     Row { kind: kind.address, flags: kind.flags, live: counted.live, idle: counted.idle, owned }
 }
 
-/// What is looked at of a block.
+/// Return the bytes that are read of a block.
 fn head_of<'a>(heaps: &Heaps<'_>, block: &Block, head: &'a mut [u8; HEAD]) -> &'a [u8] {
     let got = heaps.space.fill(block.address, &mut head[..HEAD.min(block.size as usize)]);
     &head[..got]
 }
 
-/// What looked like an object but is a buffer stops being one.
+/// Stop counting blocks as objects that look like one but are buffers.
 fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout, sums: &mut Sums) {
     let mut types = Types::new(*heaps, layout);
     for block in contested {
@@ -641,8 +642,8 @@ fn settle_contested(heaps: &Heaps<'_>, contested: &[Block], layout: &TypeLayout,
     }
 }
 
-/// The object in each block `(user address, size, address inside it)`: `(object address, type address, alive)` or None.
-/// Of a block that holds many the one at that address, else the first.
+/// Return the object in each block `(user address, size, address inside it)`, as `(object address, type address,
+/// alive)` or None. In a block with many objects, return the one at the address inside, else the first living one.
 pub fn objects_in(heaps: Heaps<'_>, layout: &TypeLayout, blocks: &[(u64, u64, u64)]) -> Vec<Option<(u64, u64, bool)>> {
     let mut types = Types::new(heaps, layout);
     let mut window = Window::new(heaps.space, u64::MAX);

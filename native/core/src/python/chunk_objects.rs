@@ -1,4 +1,4 @@
-//! Chunks of malloc that hold objects of some types.
+//! List chunks of malloc that hold objects of some types.
 
 use crate::allocators::block::Block;
 use crate::allocators::glibc::chunks::State;
@@ -11,7 +11,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::HashSet;
 
-/// Looks into chunks for live objects of some types.
+/// Finds live objects of some types in chunks.
 struct Looker<'a> {
     heaps: Heaps<'a>,
     wanted: &'a Wanted,
@@ -34,7 +34,7 @@ impl Visitor for Looker<'_> {
     }
 }
 
-/// The wanted used chunks that look like live objects of one of the types at `kinds`, in no order.
+/// List the used chunks that pass the filter and look like live objects of one of the types at `kinds`, in no order.
 pub fn list_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -5,10 +5,10 @@ use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 
-/// numpy's rule for the extent of an array's items: as many dimensions as the 32 bits at `at` say; at `unit` they lie, at
-/// `more` their strides.
+/// numpy's rule for the extent of an array's items: the 32 bits at `at` are the number of dimensions, `unit` is where
+/// they lie, `more` where their strides lie.
 pub(crate) const STRIDES: u8 = 5;
-/// PyArrayObject_fields: descr.
+/// The offset of descr in PyArrayObject_fields.
 const DESCR: u64 = 56;
 
 /// A claim with its offsets counted from the start of the block.
@@ -21,7 +21,7 @@ pub(crate) struct PlacedClaim {
     pub(crate) high: u32,
     pub(crate) role: u8,
     pub(crate) follow: i32,
-    /// usize::MAX: nowhere.
+    /// usize::MAX: there is no such field.
     pub(crate) last_at: usize,
     pub(crate) contents: u32,
     pub(crate) count_at: i64,
@@ -38,7 +38,7 @@ impl PlacedClaim {
     }
 }
 
-/// The pointer that a claim's field holds, if the field lies in the block and its condition holds.
+/// Return the pointer in a claim's field, if the field lies in the block and its condition holds.
 #[inline(always)]
 pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, size: u64, head: &[u8]) -> Option<u64> {
     if claim.mask != 0 && !(claim.low..=claim.high).contains(&(u32_at(head, claim.test_at) & claim.mask)) {
@@ -46,21 +46,21 @@ pub(crate) fn claimed_pointer(space: &Space, claim: &PlacedClaim, address: u64, 
     }
     let pointer = match head.get(claim.at..claim.at + 8) {
         Some(bytes) => u64_at(bytes, 0),
-        // Only types have such fields further in than what is looked at of each chunk.
+        // Only types have such fields after the bytes that are read of each chunk.
         None if claim.at as u64 + 8 <= size => space.word(address + claim.at as u64).ok()?,
         None => return None,
     };
     Some(pointer).filter(|pointer| *pointer >= LOWEST)
 }
 
-/// PyArray_Descr.kind, a letter, of numpy's array at `object`: the byte after the head and a pointer.
+/// Return PyArray_Descr.kind, a letter, of numpy's array at `object`: the byte after the head and a pointer.
 pub(crate) fn array_kind(space: &Space, layout: &TypeLayout, object: u64) -> Option<u8> {
     let mut byte = [0];
     let descr = space.word(object.wrapping_add(DESCR)).ok()?;
     space.exact(descr.wrapping_add(layout.head() + 8), &mut byte).ok().map(|()| byte[0])
 }
 
-/// Whether the items of this kind are numbers, times or characters, whatever they look like.
+/// Return whether items of this kind are numbers, times or characters, whatever they look like.
 pub(crate) fn is_of_numbers(kind: u8) -> bool {
     b"biufcmMSU".contains(&kind)
 }

@@ -1,13 +1,13 @@
-//! The table of a dict, or of another container of hashed entries, as it describes itself.
+//! The table of a dict, or of another container of hashed entries, according to its own head.
 
 use gdbheap_access::bytes::word_at;
 
 pub(crate) const MAX_SLOTS: u64 = 1 << 40;
-/// Of the smallest table (dictobject.c: PyDict_MINSIZE).
+/// Slots of the smallest table (dictobject.c: PyDict_MINSIZE).
 pub(crate) const MIN_SLOTS: u64 = 8;
 
-/// What a table says of itself: where (or -1) its slots are, or their logarithm; where indices of entries begin, and (or -1)
-/// its kind, which is 0 where entries hold a hash.
+/// Offsets in a table's head: the number of its slots (or -1), or their logarithm; the start of the indices of entries;
+/// and (or -1) its kind, which is 0 if entries hold a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct TableHead {
     pub slots_at: i64,
@@ -17,7 +17,7 @@ pub struct TableHead {
 }
 
 impl TableHead {
-    /// How many slots the table that begins with `own` has; None where it does not say.
+    /// Return the number of slots of the table that begins with `own`; None if its head does not have it.
     pub(crate) fn slots(&self, own: &[u8]) -> Option<u64> {
         if let Some(at) = optional(self.slots_at) {
             return word_at(own, at);
@@ -26,19 +26,20 @@ impl TableHead {
         1u64.checked_shl(log2.into())
     }
 
-    /// Bytes of the table that begins with `own`: what dictobject.c's _PyDict_KeysSize() says. None where it cannot be.
+    /// Return the bytes of the table that begins with `own`, as dictobject.c's _PyDict_KeysSize() does. None for an
+    /// impossible head.
     pub(crate) fn size(&self, own: &[u8]) -> Option<u64> {
         let slots = self.slots(own).filter(is_possible)?;
         let (first, step) = self.entries(own, slots)?;
         Some(first + usable(slots) * step)
     }
 
-    /// Entries that the table which begins with `own` has room for.
+    /// Return how many entries fit into the table that begins with `own`.
     pub(crate) fn room(&self, own: &[u8]) -> Option<u64> {
         self.slots(own).filter(is_possible).map(usable)
     }
 
-    /// Where the entries begin, and the distance between two; None where the kind is cut off.
+    /// Return the offset of the entries, and the distance between two; None if the kind is cut off.
     pub(crate) fn entries(&self, own: &[u8], slots: u64) -> Option<(u64, u64)> {
         let kind = match optional(self.kind_at) {
             Some(at) => *own.get(at)?,
@@ -52,7 +53,7 @@ fn is_possible(slots: &u64) -> bool {
     slots.is_power_of_two() && *slots <= MAX_SLOTS
 }
 
-/// dictobject.c: USABLE_FRACTION.
+/// Return how many of the slots are usable (dictobject.c: USABLE_FRACTION).
 pub(crate) fn usable(slots: u64) -> u64 {
     slots * 2 / 3
 }
@@ -60,7 +61,7 @@ pub(crate) fn usable(slots: u64) -> u64 {
 pub(crate) const HASHED: u64 = 24;
 const PAIR: u64 = 16;
 
-/// Bytes of an index in a dict's keys with that many slots.
+/// Return the bytes of an index in a dict's keys with that many slots.
 pub(crate) fn index_width(slots: u64) -> u64 {
     match slots {
         0..=0xFF => 1,
@@ -70,7 +71,7 @@ pub(crate) fn index_width(slots: u64) -> u64 {
     }
 }
 
-/// An offset; None for -1.
+/// Return an offset; None for -1.
 pub(crate) fn optional(offset: i64) -> Option<usize> {
     usize::try_from(offset).ok()
 }

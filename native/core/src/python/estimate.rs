@@ -1,4 +1,4 @@
-//! What a sample of blocks says of all objects.
+//! Estimate all objects from a sample of blocks.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
@@ -8,7 +8,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// Objects of one type, as far as a sample tells.
+/// An estimate of the objects of one type.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     /// The address of the type.
@@ -20,7 +20,7 @@ pub struct Estimate {
     pub idle_bytes: u64,
 }
 
-/// What a sample of at most `most` pools of each size says of all objects in blocks of at most 512 bytes.
+/// Estimate all objects in blocks of at most 512 bytes, from a sample of at most `most` pools of each size.
 pub fn estimate_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,4 +1,4 @@
-//! Single Python objects: the instances of some types, and what the objects in pools asked their size classes for.
+//! Single Python objects: the instances of some types, and the sizes that objects requested from their size classes.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -15,10 +15,10 @@ use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
 
-/// An object's address, its type's, the size of its block, and of the blocks that its fields own.
+/// An object's address, its type's address, the size of its block, and the size of the blocks that its fields own.
 pub type Instance = (u64, u64, u64, u64);
 
-/// Bytes of the blocks that the fields of the object in a block own.
+/// Return the bytes of the blocks that the fields of the object in a block own.
 fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8]) -> u64 {
     let mut blocks: Vec<(u64, u64)> = Vec::new();
     for claim in &kind.claims {
@@ -33,7 +33,7 @@ fn buffers(heaps: &Heaps<'_>, kind: &Kind, address: u64, size: u64, head: &[u8])
     blocks.iter().map(|(_, size)| size).sum()
 }
 
-/// What a list of objects is ordered by.
+/// The order of a list of objects.
 #[derive(Clone, Copy, Debug)]
 pub enum Order {
     Together,
@@ -59,7 +59,7 @@ impl FromStr for Order {
 }
 
 impl Order {
-    /// `kinds`: the places of types' names in alphabetical order.
+    /// Return the sort key. `kinds`: the positions of types' names in alphabetical order.
     fn key(self, (address, kind, size, buffers): &Instance, kinds: &HashMap<u64, u32>) -> (u64, u64, u64) {
         match self {
             Order::Together => (!(size + buffers), *address, 0),
@@ -71,7 +71,7 @@ impl Order {
     }
 }
 
-/// Objects, their bytes and their buffers'.
+/// The count of objects, their bytes, and the bytes of their buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Instances {
     pub count: u64,
@@ -92,7 +92,7 @@ struct Collector<'a> {
     /// Blocks that only look like objects, by user address.
     without: &'a HashSet<u64>,
     types: Types<'a>,
-    /// Types that are wanted, with the place of their names in alphabetical order.
+    /// The wanted types, with the positions of their names in alphabetical order.
     kinds: &'a HashMap<u64, u32>,
     order: Order,
     rows: Firsts<Instance>,
@@ -114,9 +114,9 @@ impl Visitor for Collector<'_> {
     }
 }
 
-/// Which objects are listed.
+/// Which objects to list.
 pub struct WantedInstances {
-    /// Types, each with the place of its name in the alphabet.
+    /// Types, each with the position of its name in alphabetical order.
     pub kinds: HashMap<u64, u32>,
     /// Blocks that only look like objects, by user address.
     pub without: HashSet<u64>,
@@ -124,7 +124,7 @@ pub struct WantedInstances {
     pub top: Option<usize>,
 }
 
-/// How many live objects of the wanted types there are, and the first of them in order.
+/// Return the count of live objects of the wanted types, and the first of them in order.
 pub fn list_instances(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -151,13 +151,13 @@ pub fn list_instances(
     Ok((first.all, first.rows.finish(|row| order.key(row, kinds))))
 }
 
-/// Per size class: objects that tell their size, and the bytes that they asked for.
+/// Sums for each size class: objects whose size is known, and the bytes that they requested.
 struct Asker<'a> {
     space: &'a Space,
     without: &'a HashSet<u64>,
     types: Types<'a>,
     sizing: &'a Sizing,
-    /// By the type's number, once looked at; None inside: it cannot be read.
+    /// By the type's number, once it was read; the inner None: it cannot be read.
     measures: Vec<Option<Option<Measure>>>,
     rows: BTreeMap<u64, (u64, u64)>,
 }
@@ -176,7 +176,7 @@ impl Visitor for Asker<'_> {
         let measured = || Measure::of(self.space, self.types.layout, kind.address);
         let measure = *self.measures[number].get_or_insert_with(measured);
         let asked = measure.and_then(|measure| asked_bytes(kind, measure, self.sizing, head));
-        // What would be more than the block is no size.
+        // A size larger than the block is invalid.
         if let Some(asked) = asked.filter(|asked| *asked <= size) {
             let row = self.rows.entry(size).or_default();
             *row = (row.0 + 1, row.1 + asked);
@@ -185,8 +185,8 @@ impl Visitor for Asker<'_> {
     }
 }
 
-/// `(block size, objects that tell their size, bytes that they asked for)` of each size class of stores that keep equal
-/// blocks together, by size. `without`: blocks that only look like objects.
+/// Return `(block size, objects of known size, bytes that they requested)` of each size class, by size, in stores that
+/// keep equal blocks together. `without`: blocks that only look like objects.
 pub fn asked_sizes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,4 +1,4 @@
-//! What is known of one interpreter's objects: where a type says what, what precedes an object, which fields own blocks.
+//! The layout of one interpreter's objects: the fields of types, what precedes an object, and which fields own blocks.
 
 use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::memory::space::Space;
@@ -6,18 +6,18 @@ use gdbheap_access::memory::space::Space;
 /// CPython Python/pyarena.c: DEFAULT_BLOCK_SIZE.
 const MIN_SYNTAX: u64 = 8192;
 
-/// What says how large a buffer is: `rule`, and what that needs.
+/// How to compute the size of a buffer: `rule`, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub rule: u8,
-    /// An offset from the object; -1: nowhere.
+    /// An offset from the object; -1: there is none.
     pub at: i64,
     pub unit: u64,
     pub more: u64,
 }
 
-/// A pointer field that owns a block, at `offset` from the object; only where the 32 bits at `test` from the object,
-/// masked, are `low` to `high` (a mask of zero: always).
+/// A pointer field that owns a block, at `offset` from the object. It counts only if the 32 bits at `test` from the
+/// object, masked, are `low` to `high` (a mask of zero: always).
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
     pub offset: i64,
@@ -25,25 +25,26 @@ pub struct Claim {
     pub mask: u32,
     pub low: u32,
     pub high: u32,
-    /// What the block is to its owner, an index into the caller's names.
+    /// The role of the block for its owner, an index into the caller's names.
     pub role: u8,
-    /// What in the block leads to further ones: NOTHING, ALL its words, or the word at this offset, a link to the next.
+    /// What in the block leads to further blocks: NOTHING, ALL its words, or the word at this offset, a link to the
+    /// next block.
     pub follow: i32,
-    /// Where the owner names the last block of such a chain, as an offset from the object; 0: a link is 0 there.
+    /// The offset in the owner of a pointer to the last block of such a chain; 0: the last link is 0.
     pub last: i64,
-    /// What references the block holds (graph/shapes.rs), and where the owner says how many, as an offset from the
-    /// object; -1: nowhere.
+    /// The kind of references in the block (graph/shapes.rs), and the offset in the owner of their number; -1: there is
+    /// none.
     pub contents: u32,
     pub count_at: i64,
-    /// What says how large the block is.
+    /// How large the block is.
     pub extent: Extent,
 }
 
 pub(crate) const NOTHING: i32 = -1;
-/// Not the block but the claim itself: it holds only if the block begins there and does not look like an object.
+/// Applies to the claim itself: it holds only if the block begins at the pointer and does not look like an object.
 pub(crate) const CLAIM: i32 = -3;
 
-/// Types that own blocks by the same fields: by a bit of `tp_flags`, or by the name of a static base type.
+/// Types that own blocks by the same fields, selected by a bit of `tp_flags` or by the name of a static base type.
 #[derive(Clone, Debug)]
 pub struct Family {
     pub flags: u64,
@@ -51,10 +52,10 @@ pub struct Family {
     pub claims: Vec<Claim>,
 }
 
-/// What the caller knows of `PyTypeObject` and of what precedes an object in its block.
+/// The layout of `PyTypeObject` and of what precedes an object in its block, as the caller knows it.
 #[derive(Clone, Debug, Default)]
 pub struct TypeLayout {
-    /// 0; 16 where two links stand before it (Py_TRACE_REFS).
+    /// 0; 16 if two links precede it (Py_TRACE_REFS).
     pub ob_refcnt: u64,
     pub ob_type: u64,
     pub tp_name: u64,
@@ -66,39 +67,40 @@ pub struct TypeLayout {
     pub smallest_heap_type: u64,
     pub flag_gc: u64,
     pub flag_type_subclass: u64,
-    /// Bytes that debug hooks put before whatever is allocated.
+    /// Bytes that debug hooks put before every allocation.
     pub hook: u64,
     /// Bytes of PyGC_Head.
     pub gc_head: u64,
-    /// Flags any of which puts `pre_header` more bytes before the object.
+    /// Flags of which any puts `pre_header` more bytes before the object.
     pub flags_pre_header: u64,
     pub pre_header: u64,
-    /// A bit of flags whose types may be smaller than tp_basicsize (compact str).
+    /// A flag whose types' objects may be smaller than tp_basicsize (compact str).
     pub flag_no_minimum: u64,
     /// Flags of types whose objects begin with plain numbers: ints, strings, bytes.
     pub flags_plain: u64,
     /// Static types whose objects may lack their last fields: (tp_name, least bytes).
     pub shortened: Vec<(String, u64)>,
-    /// Where a module says how large its state is: offsets to follow from the module, the last one that of the size.
+    /// Where a module has the size of its state: offsets to follow from the module, the last one that of the size.
     pub state_size: Vec<u64>,
     pub slab: Option<Slab>,
     pub families: Vec<Family>,
     pub tp_dealloc: u64,
-    /// The deallocator of classes that a class statement made: such a class adds nothing that is written in C.
+    /// The deallocator of classes made by a class statement: such a class adds no fields written in C.
     pub class_dealloc: u64,
-    /// Names of types whose fields hold nothing but objects, plain values and what `families` says.
+    /// Names of types whose fields hold only objects, plain values and what `families` describes.
     pub closed: Vec<String>,
     /// The role of a block that was reached by following pointers.
     pub reached_role: u8,
-    /// Names of types whose own cannot be read.
+    /// Names of types whose own name cannot be read.
     pub names: Vec<(u64, String)>,
     /// [start, end) of the writable data of loaded objects.
     pub data: Vec<(u64, u64)>,
-    /// While those are looked for: where they may lie, ascending.
+    /// Ranges that are not walked, ascending, in which objects may lie; set only while those are looked for.
     pub unwalked: Vec<(u64, u64)>,
 }
 
-/// How blocks with many objects look: `block` bytes requested, `header` of them before the first object, `item` bytes an object.
+/// The layout of blocks with many objects: `block` requested bytes, `header` of them before the first object, `item`
+/// bytes for each object.
 #[derive(Clone, Debug)]
 pub struct Slab {
     pub block: u64,
@@ -111,39 +113,40 @@ pub struct Slab {
 const PLAIN_TYPE: u64 = 8;
 
 impl TypeLayout {
-    /// Bytes of an object that hold its count and its type, and in some builds more.
+    /// Return the bytes of an object that hold its count and its type, and in some builds more.
     pub(crate) fn head(&self) -> u64 {
         self.ob_type + 8
     }
 
-    /// How large a module's state is: the block is larger, and what its last user left there leads anywhere. None where
-    /// the release has no such field, or it cannot be read.
+    /// Return the size of a module's state. The block is larger, and may hold stale words of its last user after the
+    /// state. None if the release has no such field, or it cannot be read.
     pub(crate) fn state_bytes(&self, space: &Space, module: u64) -> Option<u64> {
         let step = |at: u64, offset: &u64| space.word(at.wrapping_add(*offset)).ok();
         (!self.state_size.is_empty()).then(|| self.state_size.iter().try_fold(module, step)).flatten()
     }
 
-    /// Whether objects begin with their count and their type, and nothing else.
+    /// Return whether objects begin with their count and their type, and nothing else.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.ob_type == PLAIN_TYPE
     }
 
-    /// Whether objects have the head of free-threaded builds: `ob_tid@0, ob_mutex@10, ob_ref_local@12, ob_ref_shared@16,
-    /// ob_type@24`.
+    /// Return whether objects have the head of free-threaded builds: `ob_tid@0, ob_mutex@10, ob_ref_local@12,
+    /// ob_ref_shared@16, ob_type@24`.
     #[inline(always)]
     pub(crate) fn is_free_threaded(&self) -> bool {
         self.ob_type != self.ob_refcnt + 8
     }
 
-    /// Whether what was asked for when the block was handed out begins at `pointer`: after its hook, or after malloc's too.
+    /// Return whether `pointer` is the beginning of the requested bytes of a block: after its debug hook, or after
+    /// malloc's hook too.
     pub(crate) fn begins_at(&self, block: u64, pointer: u64) -> bool {
         let inside = pointer.wrapping_sub(block);
         inside == self.hook || inside == 2 * self.hook
     }
 
-    /// Bytes before the debug hook of an object: a request beyond 512 bytes goes on to malloc, which has a hook too. A
-    /// hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
+    /// Return how many bytes precede the debug hook of an object: a request above 512 bytes goes on to malloc, which
+    /// has a hook too. A hook is the size, a letter for the domain (r is malloc's), and the same byte seven times.
     #[inline(always)]
     pub(crate) fn outer_hook(&self, head: &[u8]) -> usize {
         if self.hook == 0 || head.len() < 2 * self.hook as usize {
@@ -156,8 +159,9 @@ impl TypeLayout {
         0
     }
 
-    /// Whether it is a block of a PyArena, where a syntax tree lies, as of a main script while it runs: what is asked for
-    /// and used, the next block, and where its memory begins, right after (CPython Python/pyarena.c).
+    /// Return whether this is a block of a PyArena, in which a syntax tree lies, such as that of a running main script.
+    /// It begins with the usable and the used size, the next block, and the address of its memory, right after (CPython
+    /// Python/pyarena.c).
     #[inline(always)]
     pub(crate) fn is_syntax(&self, address: u64, size: u64, head: &[u8]) -> bool {
         size > MIN_SYNTAX && self.has_arena_head(address, size, head)

@@ -1,4 +1,4 @@
-//! A few bits for each block of a target: which are objects, and which are owned.
+//! A few bits for each block of a target: which blocks are objects, and which are owned.
 
 use crate::allocators::block::{Block, GroupBits, Place};
 use crate::allocators::heaps::Heaps;
@@ -7,11 +7,11 @@ use crate::bits::SharedBits;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is known of the blocks of one store, by their numbers.
+/// The marks of the blocks of one store, by their numbers.
 struct Noted {
     claims: SharedBits,
     objects: SharedBits,
-    /// Where it takes a walk to know which blocks are used: those that are, and do not look like objects.
+    /// The used blocks that do not look like objects; None unless only a walk finds the used blocks.
     others: Option<SharedBits>,
 }
 
@@ -23,7 +23,7 @@ impl Noted {
         Some(Noted { claims: bits()?, objects: bits()?, others })
     }
 
-    /// Whether a used block does not look like an object.
+    /// Return whether a used block does not look like an object.
     #[inline]
     fn is_other(&self, number: u64) -> bool {
         match &self.others {
@@ -37,14 +37,14 @@ impl Noted {
     }
 }
 
-/// What is known of each block; several threads note it at once.
+/// The marks of all blocks; several threads set them at once.
 pub(crate) struct Marks<'a> {
     heaps: Heaps<'a>,
     noted: Vec<Noted>,
 }
 
 impl<'a> Marks<'a> {
-    /// None where there is no memory for a bit for each possible block.
+    /// Make marks; None if memory does not suffice for a bit for each possible block.
     pub(crate) fn new(heaps: Heaps<'a>) -> Option<Marks<'a>> {
         let noted = heaps.stores.iter().map(Noted::new).collect::<Option<Vec<_>>>()?;
         Some(Marks { heaps, noted })
@@ -55,13 +55,13 @@ impl<'a> Marks<'a> {
         &self.noted[place.store as usize]
     }
 
-    /// Gives a block to an owner; true for the first.
+    /// Claim a block for an owner; return true only to the first.
     #[inline]
     pub(crate) fn claim(&self, place: Place) -> bool {
         self.of(place).claims.claim(place.number)
     }
 
-    /// Blocks that are claimed although they are free: a field may still point to what it has just given back.
+    /// Return blocks that are claimed although they are free: a field may still point to a block that was just freed.
     pub(crate) fn claimed_but_free(&self) -> Vec<Place> {
         let mut found = Vec::new();
         for (noted, store) in self.noted.iter().zip(0..) {
@@ -76,12 +76,12 @@ impl<'a> Marks<'a> {
         self.of(place).claims.get(place.number)
     }
 
-    /// Notes a block that looks like an object.
+    /// Mark a block as looking like an object.
     pub(crate) fn note_object(&self, place: Place) {
         self.of(place).objects.claim(place.number);
     }
 
-    /// Notes the blocks of a group, numbered from `first`; only one thread may do so for a group.
+    /// Mark the blocks of a group, numbered from `first`. Only one thread may do so for a group.
     #[inline]
     pub(crate) fn note_group(&self, first: Place, used: &GroupBits, objects: &GroupBits) {
         let noted = self.of(first);
@@ -93,12 +93,12 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Whether a used block neither looks like an object nor is claimed.
+    /// Return whether a used block neither looks like an object nor is claimed.
     pub(crate) fn is_unknown(&self, place: Place) -> bool {
         self.of(place).is_unknown(place.number)
     }
 
-    /// The `most` largest blocks that are unknown, largest first: `(user address, size)`.
+    /// Return the `most` largest unknown blocks, largest first: `(user address, size)`.
     pub(crate) fn largest_unknown(&self, most: usize) -> Vec<(u64, u64)> {
         let mut kept = Largest { most, heap: BinaryHeap::new() };
         for (store, noted) in self.heaps.stores.iter().zip(&self.noted) {
@@ -115,7 +115,7 @@ impl<'a> Marks<'a> {
         kept.heap.into_sorted_vec().into_iter().map(|Reverse((size, Reverse(address)))| (address, size)).collect()
     }
 
-    /// Blocks that look like objects but are claimed as buffers.
+    /// Return the blocks that look like objects but are claimed as buffers.
     pub(crate) fn contested(&self) -> Vec<Block> {
         let mut found = Vec::new();
         for (noted, store) in self.noted.iter().zip(0..) {
@@ -126,7 +126,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// The largest blocks seen so far, the lower address first among equals.
+/// The largest blocks seen so far; of equal ones those with lower addresses are kept.
 struct Largest {
     most: usize,
     heap: BinaryHeap<Reverse<(u64, Reverse<u64>)>>,

@@ -1,4 +1,4 @@
-//! What blocks hold in a process that runs CPython: objects of types, and what these own.
+//! The blocks of a CPython process: objects of types, and what these own.
 #![forbid(unsafe_code)]
 
 pub(crate) mod census;

@@ -1,5 +1,6 @@
-//! Chains of buffers: the blocks of a deque, the nodes of an OrderedDict. Each holds a link to the next one, at a place that
-//! its owner's layout tells. What no layout tells of belongs to whom the graph says (graph/owning.rs).
+//! Follow chains of buffers: the blocks of a deque, the nodes of an OrderedDict. Each block links to the next one, at
+//! an offset that its owner's layout gives. Blocks that no layout describes are assigned by the graph
+//! (graph/owning.rs).
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -7,29 +8,29 @@ use crate::python::marks::Marks;
 use gdbheap_access::error::Cancelled;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// A link at `at`, a field of an object or a word of one of its buffers, to a block that is its too.
+/// A link at `at`, in a field of an object or a word of one of its buffers, to a block that also belongs to the object.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) at: u64,
-    /// The number of the object's type, and its address.
+    /// The number of the object's type, and the object's address.
     pub(crate) owner: u32,
     pub(crate) holder: u64,
-    /// The place of the next link in each block; a negative number: the chain ends there.
+    /// The offset of the next link in each block; negative: the chain ends there.
     pub(crate) follow: i32,
     /// The role of the blocks for their owner.
     pub(crate) role: u8,
-    /// The last block of the chain; 0 if that is not known.
+    /// The last block of the chain; 0 if unknown.
     pub(crate) last: u64,
 }
 
-/// A block that was reached, and by whom.
+/// A block that was reached, with the link that led to it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reached {
     pub(crate) block: Block,
     pub(crate) link: Link,
 }
 
-/// The blocks of all chains, each the first's that leads there.
+/// Return the blocks of all chains. Each belongs to the first chain that reaches it.
 pub(crate) fn follow_links(
     watcher: &dyn Watcher,
     heaps: &Heaps<'_>,
@@ -47,10 +48,10 @@ pub(crate) fn follow_links(
     Ok(found)
 }
 
-/// Takes the block that a link leads to; returns the link in it, where the chain goes on.
+/// Claim the block to which a link leads. Return the link in it, if the chain goes on.
 fn step(heaps: &Heaps<'_>, marks: &Marks<'_>, link: Link, found: &mut Vec<Reached>) -> Option<Link> {
     let pointer = heaps.space.word(link.at).ok()?;
-    // A link leads to the start of a block or nowhere.
+    // A link points to the start of a block, or nowhere.
     let block = heaps.block_at(pointer).filter(|block| block.address == pointer && marks.is_unknown(block.place))?;
     if !marks.claim(block.place) {
         return None;
@@ -71,7 +72,7 @@ mod tests {
     use gdbheap_access::testing::{Cancelling, Unwatched};
     use gdbheap_access::work::Watcher;
 
-    /// How many blocks so many owners reach, all of whom lead to the first block.
+    /// Return how many blocks `owners` owners reach, which all link to the first block.
     fn reached(watcher: &dyn Watcher, blocks: u64, owners: u32) -> Result<usize, Cancelled> {
         let (space, stores) = linked(64, 0, blocks, 1);
         let heaps = Heaps { space: &space, stores: &stores };

@@ -1,32 +1,32 @@
-//! How large objects are, by what they say themselves.
+//! The sizes that objects have by their own fields.
 
 use crate::python::layout::TypeLayout;
 use crate::python::types::Kind;
 use gdbheap_access::bytes::{half_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// Where objects tell their own size, beside `tp_basicsize` and `tp_itemsize`.
+/// The fields by which objects give their size, in addition to `tp_basicsize` and `tp_itemsize`.
 #[derive(Clone, Debug, Default)]
 pub struct Sizing {
     pub ob_size: u64,
-    /// Whether an int's word at `ob_size` is a tag that holds the digits above three bits.
+    /// Whether an int's word at `ob_size` is a tag that holds the number of digits above three bits.
     pub tagged: bool,
     pub flag_int: u64,
     pub flag_str: u64,
     pub str_length: u64,
     pub str_state: u64,
-    /// Bits before those that tell the kind of a str, beyond the two of most builds.
+    /// The number of additional bits before those of the kind of a str; most builds have only two bits there.
     pub str_state_shift: u32,
     pub sizeof_ascii: u64,
     pub sizeof_compact: u64,
-    /// Types whose objects carry the values of their attributes after them; 0 if none do.
+    /// A flag of types whose objects have the values of their attributes after them; 0 if there are none.
     pub flag_inline: u64,
 }
 
 pub(crate) const STR_COMPACT: u32 = 1 << 5;
 pub(crate) const STR_ASCII: u32 = 1 << 6;
 
-/// What a type says of its objects' sizes.
+/// The sizes in a type that determine the size of its objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Measure {
     pub(crate) basic: u64,
@@ -34,15 +34,15 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Of the type at `address`; None where it cannot be read.
+    /// Read them from the type at `address`; None if it cannot be read.
     pub(crate) fn of(space: &Space, layout: &TypeLayout, address: u64) -> Option<Measure> {
         let word = |at: u64| space.word(address.wrapping_add(at)).ok();
         Some(Measure { basic: word(layout.tp_basicsize)?, item: word(layout.tp_itemsize)? })
     }
 }
 
-/// Bytes that were asked for when the block of an object was handed out, if the object tells. `head`: its first bytes; one
-/// whose own size is cut off does not tell.
+/// Return the bytes that were requested for the block of an object, if its fields give them. `head`: its first bytes.
+/// None also if the size field is cut off.
 pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: &[u8]) -> Option<u64> {
     let word = |offset: u64| word_at(head, (kind.pre + offset) as usize);
     if kind.flags & sizing.flag_str != 0 {
@@ -62,7 +62,7 @@ pub(crate) fn asked_bytes(kind: &Kind, measure: Measure, sizing: &Sizing, head: 
     };
     let behind = kind.pre + measure.basic;
     let inline = match kind.flags & sizing.flag_inline != 0 {
-        // struct PyDictValues: four bytes, padded to eight; the values; a byte for each, padded to eight.
+        // struct PyDictValues: four bytes, padded to eight; the values; a byte for each value, padded to eight.
         true => {
             8 + u64::from(*head.get(behind as usize)?) * 8 + u64::from(*head.get(behind as usize)?).next_multiple_of(8)
         }

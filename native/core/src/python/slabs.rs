@@ -1,14 +1,14 @@
-//! Objects that lie many to one of malloc's blocks: `int` and `float` of Python 2 (`PyIntBlock`, `PyFloatBlock`).
+//! Objects of which many share one of malloc's blocks: `int` and `float` of Python 2 (`PyIntBlock`, `PyFloatBlock`).
 //!
-//! Such a block is a pointer to the next one, then objects without a gap. A free one has the next free one in the place
-//! of its type, so the whole block proves itself: each place holds either an object of the one type, or such a link.
+//! Such a block is a pointer to the next one, then objects without gaps. A free object has the next free one in place
+//! of its type. So the whole block proves itself: each place has either an object of the one type, or such a link.
 
 use crate::python::counts::LARGEST_COUNT;
 use crate::python::layout::Slab;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// What one block holds: the number of its type, which places are alive, and how many places there are.
+/// The content of one block: the number of its type, which places are alive, and the number of places.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled {
     first: u64,
@@ -17,24 +17,24 @@ pub(crate) struct Filled {
     pub(crate) places: u64,
 }
 
-/// What debug hooks add to a request, where there are such blocks.
+/// The bytes that debug hooks add to a request, in releases with such blocks.
 const HOOKS: u64 = 32;
 const MAX_PLACES: u64 = 64;
-/// Chunks are multiples of it.
+/// Sizes of chunks are multiples of this.
 const UNIT: u64 = 16;
 
 impl Types<'_> {
-    /// Whether a chunk of that size may be such a block.
+    /// Return whether a chunk of that size may be such a block.
     pub(crate) fn is_slab_size(&self, chunk_size: u64) -> bool {
         let hooks = if self.layout.hook == 0 { 0 } else { HOOKS };
         self.layout.slab.as_ref().is_some_and(|slab| {
-            // A chunk is up to 16 bytes larger than it need be, when the rest would be too small for one of its own.
+            // A chunk may be up to 16 bytes larger than needed, if the rest would be too small for a chunk of its own.
             let least = (slab.block + hooks + 8).next_multiple_of(UNIT);
             chunk_size >= least && chunk_size <= least + UNIT
         })
     }
 
-    /// The objects in the used chunk whose user address is `address`, if it is such a block.
+    /// Return the objects in the used chunk with the user address `address`, if it is such a block.
     pub(crate) fn slab_at(&mut self, address: u64, chunk_size: u64) -> Option<Filled> {
         let slab = self.layout.slab.as_ref()?;
         let hook = self.layout.hook;
@@ -65,8 +65,8 @@ impl Types<'_> {
         number.map(|number| Filled { first: address + hook + slab.header, number, alive, places })
     }
 
-    /// Whether the used chunk is such a block without a living object: each place leads to another place, but for the
-    /// last one of all. What else is in it is left over.
+    /// Return whether the used chunk is such a block without a living object: each place links to another place, except
+    /// the last one of the free list. Other words in it are stale.
     pub(crate) fn is_idle_slab(&self, address: u64, chunk_size: u64) -> bool {
         let Some(slab) = self.layout.slab.as_ref().filter(|_| self.is_slab_size(chunk_size)) else { return false };
         let mut bytes = vec![0; slab.block as usize];
@@ -82,7 +82,7 @@ impl Types<'_> {
             })
     }
 
-    /// Whether an object of such a block may begin there.
+    /// Return whether an object of such a block may begin at `address`.
     fn is_place(&self, slab: &Slab, address: u64) -> bool {
         let Some((block, size)) = self.heaps.slot_at(address) else { return false };
         let first = block + self.layout.hook + slab.header;
@@ -99,7 +99,7 @@ impl Filled {
         u64::from(self.alive.count_ones())
     }
 
-    /// The object at `address`, or where that is in none the first living one: its address and whether it is alive.
+    /// Return the object at `address`, or the first living one if there is none: its address and whether it is alive.
     pub(crate) fn object(&self, slab: &Slab, address: u64) -> (u64, bool) {
         let place =
             address.checked_sub(self.first).map(|inside| inside / slab.item).filter(|place| *place < self.places);

@@ -1,76 +1,77 @@
-//! Which words are references, where a heap lies so low that any number of 32 bits may be an address in it.
+//! Decide which words are references if the heap lies so low that any 32-bit number may be an address in it.
 //!
-//! Above 4 GiB hardly a word is the address of a block by accident. Below, reference counts of static objects, sizes,
-//! limits and floats are: a program that is linked at a fixed address has its heap there. So a low word of static data or
-//! of a stack is believed as far as it leads to where something begins, and as far as its neighbours are pointers too.
+//! Above 4 GiB hardly any word is the address of a block by accident. Below it, reference counts of static objects,
+//! sizes, limits and floats are. A program that is linked at a fixed address has its heap there. So a low word of
+//! static data or of a stack counts as a reference only if something begins where it points, and if its neighbours are
+//! pointers too.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
 use crate::python::types::Types;
 use gdbheap_access::bytes::u64_at;
 
-/// Numbers of 32 bits are below.
+/// Numbers of 32 bits are below this.
 pub(crate) const LOW: u64 = 1 << 32;
-/// Sizes, limits and short floats are multiples of it, the addresses of blocks seldom.
+/// Sizes, limits and short floats are multiples of this; addresses of blocks seldom are.
 pub(crate) const ROUND: u64 = 4 << 10;
 const WORD: u64 = 8;
-/// Addresses of programs have no more bits.
+/// The most bits in addresses of programs.
 const TAG_SHIFT: u32 = 48;
-/// Tags are up to this, or from the next on, their sign aside, those of quiet NaNs.
+/// Tags are at most MAX_TAG, or, apart from the sign, at least FIRST_NAN as in quiet NaNs.
 const MAX_TAG: u64 = 0xFF;
 const FIRST_NAN: u64 = 0x7FF8;
-/// Words looked at on each side.
+/// The words that are read on each side.
 const NEIGHBOURS: usize = 4;
-/// Among so many of them, a round number is taken for a pointer too.
+/// Among this many pointers, a round number counts as a pointer too.
 const MANY_POINTERS: usize = 3;
-/// Smaller numbers say nothing of their place.
+/// A smaller number does not show whether its neighbours are pointers.
 const SMALL: u64 = 1 << 16;
 const SMALL_NEGATIVE: u64 = (-1i64 << 31) as u64;
-/// The largest header that a program puts before what it asked malloc for.
+/// The largest header that a program puts before the bytes that it requested from malloc.
 const MAX_HEADER: u64 = 8;
-/// A chunk is up to this much larger than what was asked for.
+/// The most bytes by which a chunk is larger than the request.
 const MAX_SLACK: u64 = 24;
 /// Words after an object's type that are plain in ints, strings and bytes: length, hash, state, digits.
 const PLAIN_WORDS: u64 = 3;
 
-/// What a word outside of the heaps is.
+/// What a word outside the heaps is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sign {
     Reference,
-    /// It may be one: to be believed after all that is certain.
+    /// A possible reference, which counts only after all certain ones.
     Late,
-    /// It may be a number: it says something of the block that it leads to at most.
+    /// Possibly a number: at most weak evidence about the block to which it points.
     Stray,
     Nothing,
 }
 
-/// What lies beside a word.
+/// The neighbours of a word.
 #[derive(PartialEq, Eq)]
 enum Beside {
-    /// At least MANY_POINTERS, and no number.
+    /// At least MANY_POINTERS pointers, and no number.
     PointersOnly,
     Pointers,
     Numbers,
     Neither,
 }
 
-/// Whether a program may use the upper 16 bits of a word for something else than an address: a NaN in which values are
-/// boxed, or a small tag or counter. Text and numbers have others, so that what is tested here is nearly always false.
+/// Return whether a program may use the upper 16 bits of a word for other things than an address: a NaN in which values
+/// are boxed, or a small tag or counter. Texts and numbers have other upper bits, so the result is nearly always false.
 #[inline(always)]
 pub(crate) fn has_tag(word: u64) -> bool {
     let tag = word >> TAG_SHIFT;
     tag.wrapping_sub(1) < MAX_TAG || (tag & 0x7FFF) >= FIRST_NAN
 }
 
-/// The address in a word that has a tag, if it lies in one of `spans`.
+/// Return the address in a word that has a tag, if it lies in one of `spans`.
 pub(crate) fn untagged(word: u64, spans: &[(u64, u64)]) -> Option<u64> {
     let address = word & ((1 << TAG_SHIFT) - 1);
     let is_in = || spans.iter().any(|(start, end)| (*start..*end).contains(&address));
     (word % WORD == 0 && is_in()).then_some(address)
 }
 
-/// Whether something begins at `pointer`, inside a block: after a header that says how large it is, as SQLite's blocks
-/// have, or with the address of the block itself, as what follows a page of SQLite. `word` reads one.
+/// Return whether something begins at `pointer`, inside a block: after a header with the size, as in SQLite's blocks,
+/// or at a word with the address of the block itself, as after a page of SQLite. `word` reads a word.
 pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Block, pointer: u64) -> bool {
     if pointer % WORD != 0 {
         return false;
@@ -86,8 +87,8 @@ pub(crate) fn begins_inside(mut word: impl FnMut(u64) -> Option<u64>, block: &Bl
     pointer > block && word(pointer).is_some_and(|found| found == block || found == block + MAX_HEADER)
 }
 
-/// What the word `pointer` at `address`, in static data or on a stack, says of the block that it leads into; `begins`:
-/// whether something begins there.
+/// Classify the word `pointer` at `address`, in static data or on a stack, as a reference to a block. `begins`: whether
+/// something begins where it points.
 pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, pointer: u64, begins: bool) -> Sign {
     if pointer >= LOW {
         return Sign::Reference;
@@ -106,7 +107,7 @@ pub(crate) fn sign(types: &mut Types<'_>, heaps: &Heaps<'_>, address: u64, point
     }
 }
 
-/// Whether a static object has a count, a size, flags or another plain number at `address`.
+/// Return whether a static object has a count, a size, flags or another plain number at `address`.
 fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
     let layout = types.layout;
     let after = |word: u64| address.wrapping_sub(layout.head() + word * WORD);
@@ -117,7 +118,7 @@ fn is_plain_field(types: &mut Types<'_>, address: u64) -> bool {
             .any(|word| type_of(types, after(word)).is_some_and(|(flags, _)| flags & layout.flags_plain != 0))
 }
 
-/// `tp_flags` and `tp_itemsize` of the type of what begins at `object`, if it looks like an object.
+/// Return `tp_flags` and `tp_itemsize` of the type of what begins at `object`, if it looks like an object.
 fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
     let found = types.space.word(object.wrapping_add(types.layout.ob_type)).ok().filter(|found| *found >= SMALL)?;
     let number = types.lookup(found)?;
@@ -125,7 +126,7 @@ fn type_of(types: &mut Types<'_>, object: u64) -> Option<(u64, u64)> {
     Some((types.kinds[number as usize].flags, item))
 }
 
-/// Whether the words around `address` are pointers rather than numbers.
+/// Return whether the words around `address` are pointers or numbers.
 fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
     let mut bytes = [0; (2 * NEIGHBOURS + 1) * WORD as usize];
     let start = address.saturating_sub(NEIGHBOURS as u64 * WORD);
@@ -146,7 +147,8 @@ fn beside(heaps: &Heaps<'_>, address: u64) -> Beside {
     }
 }
 
-/// Whether a word leads to memory, and where it may be a number, to the start of a block or out of the heaps.
+/// Return whether a word points to memory. A word that may be a number must point to the start of a block, or outside
+/// the heaps.
 fn is_pointer(heaps: &Heaps<'_>, word: u64) -> bool {
     let (low, high) = heaps.bounds();
     match word < LOW && (low..high).contains(&word) {

@@ -1,4 +1,4 @@
-//! The tables of tracemalloc (`_Py_hashtable_t`): how many blocks were allocated from each traceback, and their bytes.
+//! Read the tables of tracemalloc (`_Py_hashtable_t`): how many blocks each traceback allocated, and their bytes.
 
 use gdbheap_access::bytes::{u64_at, words};
 use gdbheap_access::error::{Cancelled, Result};
@@ -13,8 +13,9 @@ const MAX_TRACEBACKS: usize = 1 << 22;
 const HEAD: usize = 16;
 const TRACE: usize = 16;
 
-/// A table: where its buckets are, how many, and how many entries it says that it has. `key`: the bytes of a key after
-/// which the entry holds the trace itself (up to 3.8); 0 where it holds a key of a word and a pointer to the trace.
+/// A table: the address of its buckets, their number, and the number of entries that it states. `key`: the bytes of a
+/// key after which the entry holds the trace itself (up to 3.8); 0 if the entry holds a key of one word and a pointer
+/// to the trace.
 #[derive(Clone, Debug)]
 pub struct TraceTable {
     pub buckets: u64,
@@ -31,8 +32,8 @@ pub struct Traced {
     pub bytes: u64,
 }
 
-/// What tables hold, by traceback; `entries`: how many were read, without those that are not in their bucket or lead
-/// nowhere.
+/// The content of tables, by traceback. `entries`: how many entries were read, without those that are in a wrong bucket
+/// or point nowhere.
 #[derive(Debug, Default)]
 pub struct Traces {
     pub rows: Vec<Traced>,
@@ -55,7 +56,7 @@ impl Counting {
         self.entries += 1;
     }
 
-    /// A batch of list heads with their buckets, and all that follows them; at most `left` entries.
+    /// Read a batch of list heads with their buckets, and all that follows them; at most `left` entries.
     fn lists(
         &mut self,
         space: &Space,
@@ -126,7 +127,8 @@ impl Counting {
     }
 }
 
-/// What the tables hold, in the order of the tracebacks' addresses. A table's number of buckets is a power of two.
+/// Read tables, in the order of the tracebacks' addresses. A table whose number of buckets is not a power of two is
+/// skipped.
 pub fn count_traces(watcher: &dyn Watcher, space: &Space, tables: &[TraceTable]) -> Result<Traces> {
     let found = space.task(watcher, None).alone(|control| {
         let mut counting = Counting::default();

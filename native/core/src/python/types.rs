@@ -1,8 +1,8 @@
-//! Which addresses are Python types, decided once for each and remembered.
+//! Decide which addresses are Python types, once for each address.
 //!
 //! A type is found by its shape: its `ob_type` is a type whose `tp_flags` say that it subclasses `type`, and so on up
-//! to the one that is its own type. Only addresses where a type can lie are read at all: the writable data of loaded
-//! objects, and used chunks that are large enough for one.
+//! to the one that is its own type. Only addresses where a type can lie are read: the writable data of loaded objects,
+//! and used chunks that are large enough.
 
 use crate::allocators::heaps::Heaps;
 use crate::by_address::ByAddress;
@@ -14,43 +14,44 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::space::Space;
 use std::cell::Cell;
 
-/// A type.
+/// A Python type.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub(crate) address: u64,
     /// Bytes between the start of the block and the object.
     pub(crate) pre: u64,
     pub(crate) flags: u64,
-    /// The least size of a block that holds an object of it.
+    /// The least size of a block that holds an object of the type.
     pub(crate) least: u64,
-    /// Whether its objects lie many to a block.
+    /// Whether many of its objects share a block.
     pub(crate) in_slabs: bool,
     pub(crate) claims: Vec<PlacedClaim>,
-    /// Bytes of the object that may hold pointers to structures of C; 0 if none.
+    /// Bytes of the object that may hold pointers to C structures; 0 if none.
     pub(crate) extent: u64,
 }
 
-/// The types of one target, as far as they were met.
+/// The types of one target that were met so far.
 pub(crate) struct Types<'a> {
     pub(crate) space: &'a Space,
-    /// Where types may lie.
+    /// The heaps in which types may lie.
     pub(crate) heaps: Heaps<'a>,
     pub(crate) layout: &'a TypeLayout,
     known: ByAddress<Option<u32>>,
     metatypes: ByAddress<bool>,
-    /// Of addresses in chains of bases: the next base, and the families that the name there is one of.
+    /// For addresses in chains of bases: the next base, and the families that the name there belongs to.
     named: ByAddress<(u64, Vec<usize>)>,
     pub(crate) kinds: Vec<Kind>,
     memo: Box<[Memo; MEMO]>,
-    /// A set of the MiB in which types may lie, by the low bits of their number: says no quickly to nearly all pointers.
+    /// A set of the MiB in which types may lie, by the low bits of their number: it rejects nearly all other pointers
+    /// quickly.
     type_pages: Vec<u64>,
     /// Bases that may still be met in chains of full length.
     bases_left: Cell<usize>,
-    /// Distances from a block's start to an object that occur.
+    /// The distances from a block's start to an object that occur.
     pub(crate) distances: Vec<usize>,
 }
 
-/// What is known of an address: the number of its type, or NO_TYPE; and what the type demands of a block.
+/// The cached answer for an address: the number of its type, or NO_TYPE, and what the type demands of a block.
 #[derive(Clone, Copy)]
 struct Memo {
     address: u64,
@@ -63,8 +64,8 @@ const NO_TYPE: u32 = u32::MAX;
 const MEMO: usize = 1024;
 const TYPE_PAGE_BITS: u64 = 1 << 14;
 const MAX_BASES: usize = 64;
-/// Bases that are met in chains of that length, by all types together; then no chain has more than `FEW_BASES`: a target may
-/// have as many types as blocks. Programs have some ten thousand types, with five bases each.
+/// The most bases that all types together may have in chains of that length; after that no chain may have more than
+/// `FEW_BASES`. A target may have as many types as blocks. Programs have some ten thousand types, with five bases each.
 const MANY_BASES: usize = 1 << 20;
 const FEW_BASES: usize = 8;
 /// Bases that are remembered at a time; programs have some ten thousand types.
@@ -109,7 +110,7 @@ impl<'a> Types<'a> {
         self.type_pages[(mib % TYPE_PAGE_BITS / 64) as usize] >> (mib % 64) & 1 == 1
     }
 
-    /// The number of the type at `address`, if it is one.
+    /// Return the number of the type at `address`, if there is one.
     pub(crate) fn lookup(&mut self, address: u64) -> Option<u32> {
         let memo = &self.memo[slot_of(address)];
         if memo.address == address {
@@ -186,7 +187,7 @@ impl<'a> Types<'a> {
         Some(Kind { address, pre, flags, least, in_slabs, claims, extent: self.extent(address) })
     }
 
-    /// `tp_basicsize` of the nearest base that is written in C, unless its fields are all known.
+    /// Return `tp_basicsize` of the nearest base that is written in C, or 0 if all its fields are known.
     fn extent(&self, address: u64) -> u64 {
         let layout = self.layout;
         let mut at = address;
@@ -212,12 +213,12 @@ impl<'a> Types<'a> {
         0
     }
 
-    /// Whether a type of types lies at `address`.
+    /// Return whether a metatype lies at `address`.
     pub(crate) fn is_metatype_at(&mut self, address: u64) -> bool {
         self.may_hold_types(address) && self.is_metatype(address, 0)
     }
 
-    /// A type of types: it subclasses `type`, and its own type does too, up to `type` itself.
+    /// Return whether an address is a metatype: it subclasses `type`, and its own type does too, up to `type` itself.
     fn is_metatype(&mut self, address: u64, depth: usize) -> bool {
         if let Some(known) = self.metatypes.get(&address) {
             return *known;
@@ -225,7 +226,7 @@ impl<'a> Types<'a> {
         let answer = depth < 8 && address % 8 == 0 && self.may_lie_at(address) && {
             let flags = self.field(address, self.layout.tp_flags);
             let own = self.field(address, self.layout.ob_type);
-            // The head of an empty list of the collector's leads to itself, as `type` does.
+            // The head of an empty list of the collector points to itself, as `type` does.
             let basic = self.field(address, self.layout.tp_basicsize);
             flags.is_some_and(|flags| flags & self.layout.flag_type_subclass != 0)
                 && basic.is_some_and(|size| size > self.layout.tp_flags)
@@ -252,8 +253,8 @@ impl<'a> Types<'a> {
         chosen.flat_map(|(family, _)| family.claims.iter().copied()).collect()
     }
 
-    /// The base of what lies at an address, 0 if none, and the families that its name is one of: read once, as many types may
-    /// have one chain of bases.
+    /// Return the base of the type at an address, 0 if none, and the families of its name. They are read once, because
+    /// many types may share a chain of bases.
     fn named_at(&mut self, address: u64) -> &(u64, Vec<usize>) {
         if !self.named.contains_key(&address) {
             if self.named.len() >= MAX_NAMED {
@@ -268,14 +269,14 @@ impl<'a> Types<'a> {
         &self.named[&address]
     }
 
-    /// tp_name, or what else is known where it cannot be read; else empty.
+    /// Return tp_name, else the name that the caller knows, else an empty name.
     fn name_of(&self, address: u64) -> Vec<u8> {
         let name = self.field(address, self.layout.tp_name).and_then(|name| self.space.string(name, 64).ok());
         let known = || self.layout.names.iter().find(|(own, _)| *own == address).map(|(_, name)| name.clone().into());
         name.or_else(known).unwrap_or_default()
     }
 
-    /// How long a chain of bases may be.
+    /// Return how long a chain of bases may be.
     fn reach(&self) -> usize {
         match self.bases_left.get() {
             0 => FEW_BASES,
@@ -287,7 +288,7 @@ impl<'a> Types<'a> {
         self.bases_left.set(self.bases_left.get().saturating_sub(1));
     }
 
-    /// The type and its bases along tp_base, with their names.
+    /// Return the type and its bases along tp_base, with their names.
     pub(crate) fn bases(&self, address: u64) -> Vec<(u64, Vec<u8>)> {
         let (mut found, reach) = (Vec::new(), self.reach());
         let mut at = address;
@@ -300,16 +301,16 @@ impl<'a> Types<'a> {
         found
     }
 
-    /// The type of the object in the block whose first bytes are `head`: the type's number and whether it is alive.
-    /// An object on a free list has its type still, and a reference count of zero.
+    /// Return the type of the object in the block whose first bytes are `head`: the type's number and whether the
+    /// object is alive. An object on a free list keeps its type, with a reference count of zero.
     #[inline(always)]
     pub(crate) fn object_in(&mut self, head: &[u8], size: u64) -> Option<(u32, bool)> {
         if self.layout.hook != 0 || !self.layout.is_plain() {
             let outer = self.layout.outer_hook(head);
             return self.search_object(&head[outer..], size.saturating_sub(outer as u64));
         }
-        // Nearly every block is decided here, by what is remembered. The nearest object is the right one: a tuple whose
-        // first item is a class looks like an instance of it, further in.
+        // Nearly every block is decided here, by the cache. The nearest object is the right one: a tuple whose first
+        // item is a class looks like an instance of it, further in.
         for distance in [0, 16, 32] {
             let words = head.get(distance..distance + 16)?;
             let (count, address) = (u64_at(words, 0), u64_at(words, 8));
@@ -328,7 +329,7 @@ impl<'a> Types<'a> {
         self.search_object(head, size)
     }
 
-    /// The type's number of the living object whose count is at `address`.
+    /// Return the type's number of the living object whose count is at `address`.
     pub(crate) fn object_starting_at(&mut self, address: u64) -> Option<u32> {
         let mut words = [0; 32];
         let size = self.layout.head() as usize;
@@ -349,7 +350,8 @@ impl<'a> Types<'a> {
         for place in 0..self.distances.len() {
             match self.object_at(head, self.distances[place], size) {
                 Some((number, true)) => return Some((number, true)),
-                // Up to 3.7 an untracked object's PyGC_Head is what the block's last user left there: a dead one's type.
+                // Up to 3.7 an untracked object's PyGC_Head has stale words of the block's last user: a dead object's
+                // type.
                 found => dead = found.or(dead),
             }
         }
@@ -371,8 +373,8 @@ impl<'a> Types<'a> {
         Some((number, alive))
     }
 
-    /// Whether the object of a type that begins with this word is alive; None where it can be no object's. A free list
-    /// puts zero in the place of the count, or since 3.14 a link to the next object of the type.
+    /// Return whether the object of a type that begins with this word is alive; None if it cannot be an object's first
+    /// word. A free list puts zero in place of the count, or since 3.14 a link to the next object of the type.
     fn is_alive(&self, word: u64, type_address: u64) -> Option<bool> {
         if word <= SMALL_COUNT {
             return Some(word != 0);
@@ -424,7 +426,7 @@ mod tests {
         let mut types = Types::new(Heaps { space: &space, stores: &stores }, &layout);
         let found: Vec<u64> = (0..MANY).filter(|place| !types.claims(START + place * SIZE, 0).is_empty()).collect();
         assert_eq!(found, (501 - MAX_BASES as u64..=500).collect::<Vec<u64>>());
-        // The last block leads to one behind it.
+        // The last block points to one after it.
         assert_eq!(types.named.len() as u64, MANY + 1);
     }
 

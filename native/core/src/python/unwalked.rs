@@ -1,9 +1,10 @@
-//! Memory that is not walked: malloc is another allocator's. What Python has there is found by what its objects say.
+//! Find Python's blocks in memory that is not walked, because malloc belongs to an unknown allocator, by the fields of
+//! objects.
 //!
-//! From the blocks that are walked, and from static data and stacks, words lead to objects; an object's type and its own
-//! fields say how large it is, which buffers it has and how large those are, and their words lead on. What is found is a
-//! place: it lies in memory where blocks may be, is disjoint from all others, and belongs to the first that claims it. A
-//! target may say anything: a size that does not fit into its mapping is not believed.
+//! Words lead from the walked blocks, static data and stacks to objects. An object's type and its own fields give its
+//! size, its buffers and their sizes, and their words lead on. Each range found lies in memory where blocks may be, is
+//! disjoint from all others, and belongs to the first that claims it. A size that does not fit into its mapping is
+//! rejected, because the target may contain anything.
 
 use crate::allocators::block::Block;
 use crate::allocators::claimed::Claimed;
@@ -21,29 +22,29 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::{BTreeMap, HashMap};
 
-/// `unit` times the word at `at`, and `more`.
+/// `unit` times the word at `at`, plus `more`.
 const COUNT: u8 = 1;
-/// A dict's keys, which say it themselves.
+/// A dict's keys, whose head gives the size.
 const KEYS: u8 = 2;
 /// Up to the byte 0.
 const TEXT: u8 = 3;
-/// As many items as the word at `at` says, of the size that the description at `unit` has at `more` (array.array).
+/// As many items as the word at `at`, of the size that the description at `unit` has at `more` (array.array).
 const ITEMS: u8 = 4;
-/// An object of variable size: `more` bytes and one for each that its `ob_size`, at `unit`, says.
+/// An object of variable size: `more` bytes, and one for each that its `ob_size`, at `unit`, counts.
 const VARIABLE: u8 = 6;
 /// The values of a split dict, whose keys lie at `at`.
 const SPLIT: u8 = 7;
-/// Values after the header that says how many there are, and before a byte for each.
+/// Values after a header with their number, and before a byte for each.
 const HEADED: u8 = 8;
 /// A module's state.
 const STATE: u8 = 9;
-/// Characters, of the width that the bits at `unit` say from bit `more` on, and one more: as many as the word at `at`.
+/// Characters and one more, as many as the word at `at`, of the width in the bits at `unit` from bit `more` on.
 const CHARACTERS: u8 = 10;
-/// Values of attributes after a prefix, whose bytes the last of them says: as many as the type's keys, to which the word at
-/// `unit` of the type points, have entries, counted at `more`, and room for, counted before that.
+/// Values of attributes after a prefix, whose size is in its last byte. There are as many as the type's keys, to which
+/// the word at `unit` of the type points, have entries, counted at `more`, and free entries, counted before that.
 const PREFIXED: u8 = 11;
 
-/// This much of an object is read to tell its size.
+/// The bytes of an object that are read to find its size.
 const HEAD: usize = 4 << 10;
 /// dictobject.c: SHARED_KEYS_MAX_SIZE is 30; sizes are kept in bytes.
 const MAX_VALUES: u64 = 254;
@@ -52,7 +53,8 @@ const LONGEST_TEXT: usize = 1 << 20;
 const WINDOW: usize = 64 << 10;
 const TAGS: u64 = 7;
 
-/// What sizes of objects and tables rest on; `plain`: bits of `tp_flags` whose types' objects hold no references.
+/// The layouts that give sizes of objects and tables. `plain`: bits of `tp_flags` whose types' objects hold no
+/// references.
 pub struct Measures {
     pub sizing: Sizing,
     pub keys: Option<TableHead>,
@@ -60,8 +62,8 @@ pub struct Measures {
     pub flag_heap_type: u64,
 }
 
-/// A buffer before it is known whether it is free of others, and whether its words may lead on; `chain`: it is a block of
-/// one.
+/// A possible buffer, before it is checked for overlaps. `follow`: whether its words may lead on. `chain`: the chain to
+/// which it belongs, if any.
 #[derive(Clone, Copy)]
 struct Buffer {
     start: u64,
@@ -70,8 +72,8 @@ struct Buffer {
     chain: Option<Chain>,
 }
 
-/// Where a block of a chain is, and what leads on from it: all blocks have `size` bytes and their link at `link`; the one
-/// at `last` is the last.
+/// The block of a chain at `at`. All its blocks have `size` bytes and their link at `link`; the block at `last` is the
+/// last one.
 #[derive(Clone, Copy)]
 struct Chain {
     at: u64,
@@ -80,7 +82,7 @@ struct Chain {
     last: u64,
 }
 
-/// What both the walk and what follows it look at objects with.
+/// The layouts with which both the walk and the search after it examine objects.
 struct Look<'a> {
     space: &'a Space,
     layout: &'a TypeLayout,
@@ -108,7 +110,8 @@ impl Look<'_> {
         kind.flags & self.measures.plain != 0 && kind.flags & self.measures.flag_heap_type == 0
     }
 
-    /// The buffers in unwalked memory of the object in a block that begins with `head`, of a chain the first block.
+    /// Append the buffers in unwalked memory of the object in a block that begins with `head`; of a chain only the
+    /// first block.
     fn buffers(&self, kind: &Kind, address: u64, size: u64, head: &[u8], found: &mut Vec<Buffer>) {
         for claim in &kind.claims {
             let Some(at) = claimed_pointer(self.space, claim, address, size, head) else { continue };
@@ -125,7 +128,7 @@ impl Look<'_> {
         }
     }
 
-    /// The block that follows this one in its chain.
+    /// Return the block that follows this one in its chain.
     fn after(&self, buffer: &Buffer) -> Option<Buffer> {
         let chain = buffer.chain.filter(|chain| chain.at != chain.last)?;
         let at = self.space.word(chain.at.wrapping_add(chain.link)).ok()?;
@@ -135,7 +138,7 @@ impl Look<'_> {
         Some(Buffer { start, end, chain: Some(Chain { at, ..chain }), ..*buffer })
     }
 
-    /// Bytes of the buffer at `pointer`, by what its owner says of it.
+    /// Return the bytes of the buffer at `pointer`, by its owner's fields.
     fn length(&self, (kind, object): (&Kind, u64), claim: &PlacedClaim, pointer: u64, high: u64) -> Option<u64> {
         let Extent { rule, at, unit, more } = claim.extent;
         let own = |size: usize| {
@@ -195,7 +198,7 @@ impl Look<'_> {
 
 const LEAF: u32 = 1;
 
-/// What one worker gathers from the blocks that are walked.
+/// What one worker gathers from the walked blocks.
 struct Gatherer<'a> {
     look: &'a Look<'a>,
     types: Types<'a>,
@@ -223,7 +226,7 @@ impl Visitor for Gatherer<'_> {
     }
 }
 
-/// What is still to be looked at: [start, end), and of an object its type's number.
+/// A range [start, end) still to be scanned; for an object also its type's number.
 struct PointerRange {
     start: u64,
     end: u64,
@@ -241,7 +244,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Takes [start, end) if no part of it is taken.
+    /// Add [start, end) if no part of it was added before.
     fn take(&mut self, start: u64, end: u64) -> bool {
         let last = self.places.range(..end).next_back();
         if start >= end || last.is_some_and(|(_, before)| *before > start) {
@@ -251,8 +254,8 @@ impl Finder<'_> {
         true
     }
 
-    /// Takes them, and of chains all blocks up to one that is taken in part already: so a chain that runs back into
-    /// itself or into another one ends, and all of them together have no more blocks than there is room for.
+    /// Add buffers, and of chains all blocks up to one that overlaps an earlier range. So a chain that runs into itself
+    /// or into another one ends, and all chains together have no more blocks than there is room for.
     fn take_buffers(&mut self, buffers: &[Buffer], control: &Control) -> Result<(), Cancelled> {
         for buffer in buffers {
             let mut next = Some(*buffer);
@@ -267,7 +270,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// What a word leads to: an object, or the links of its collector's list.
+    /// Follow a word: to an object, or to the links of the collector's list before it.
     fn point(&mut self, word: u64) {
         let word = word & !TAGS;
         if self.look.holds(word).is_some() && self.seen.insert(word) {
@@ -288,7 +291,7 @@ impl Finder<'_> {
         let mut head = [0; HEAD];
         let got = self.look.space.fill(start, &mut head[..HEAD.min((high - start) as usize)]);
         let asked = measure.and_then(|own| asked_bytes(kind, own, &self.look.measures.sizing, &head[..got]));
-        // Not every type keeps its count where others do: then the least is known.
+        // Not every type keeps its count in the usual place: then only the least size is known.
         let fits = |size: &u64| start.checked_add(*size).is_some_and(|end| end <= high);
         let size = asked.filter(fits).unwrap_or(kind.least).max(kind.least);
         if fits(&size) && self.take(start, start + size) {
@@ -332,8 +335,8 @@ impl Finder<'_> {
     }
 }
 
-/// The places in `layout.unwalked` that Python's objects tell of. `roots`: groups of ranges of memory outside of the heaps
-/// whose words lead there, the ones that are to be believed most first.
+/// Find the ranges in `layout.unwalked` that belong to Python's objects. `roots`: groups of memory ranges outside the
+/// heaps whose words lead there, the most reliable group first.
 pub fn find_claimed(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -357,7 +360,7 @@ pub fn find_claimed(
         words.extend(gatherer.words);
         buffers.extend(gatherer.buffers);
     }
-    // In an order that does not depend on the workers.
+    // Sort, so that the order does not depend on the workers.
     words.sort_unstable();
     words.dedup();
     buffers.sort_unstable_by_key(|buffer| (buffer.start, buffer.end));

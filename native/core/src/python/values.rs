@@ -1,5 +1,5 @@
-//! Objects by value: equal strings, bytes, numbers, and tuples of such. Values are compared by two hashes, so that a pass
-//! over all of them keeps a few words for each distinct one.
+//! Objects by value: equal strings, bytes, numbers, and tuples of them. Values are compared by two hashes, so that a
+//! pass over all of them keeps only a few words for each distinct value.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -24,30 +24,30 @@ pub const INT: u8 = 3;
 pub const FLOAT: u8 = 4;
 pub const COMPLEX: u8 = 5;
 pub const TUPLE: u8 = 6;
-/// What is equal to nothing but itself, as an item of a tuple: None, True, False.
+/// A value that equals only itself, as an item of a tuple: None, True, False.
 pub const SINGLE: u8 = 7;
 
 const MAX_DEPTH: u32 = 8;
 const MAX_ITEMS: u64 = 64 << 10;
 const PIECE: usize = 256 << 10;
-/// What is less is read with what lies near it.
+/// Smaller items are read together with what lies near them.
 const SMALL: u64 = 1 << 10;
 /// The first bytes of an item that are read at once.
 const ITEM_HEAD: usize = 64;
 const REMEMBERED: usize = 1 << 16;
-/// Bytes between two looks at whether to go on.
+/// Bytes between two checks for cancellation.
 const BYTES_UNHEARD: u64 = 1 << 20;
-/// An item whose value took more bytes than this to hash is hashed once only.
+/// An item whose value took more bytes than this to hash is hashed only once.
 const CHEAP: u64 = 4 << 10;
-/// Such items that one worker remembers.
+/// The most such items that one worker remembers.
 const MAX_COSTLY: usize = 1 << 20;
-/// Bytes outside of the objects' own blocks that a worker may read, in addition to the bytes of the heaps.
+/// Bytes outside the objects' own blocks that a worker may read, in addition to the bytes of the heaps.
 const MAX_ELSEWHERE: u64 = 256 << 20;
-/// An object begins so far into its block at most: behind hooks of a debug build, the links of the collector, and pointers
-/// to attributes.
+/// The farthest place in its block at which an object may begin: after the hooks of a debug build, the links of the
+/// collector, and pointers to attributes.
 const MAX_BEFORE: u64 = 80;
 
-/// What of objects' fields tells their values.
+/// The layout of the fields that hold objects' values.
 #[derive(Clone, Debug)]
 pub struct Values {
     /// Types with their kinds, STR to SINGLE.
@@ -57,12 +57,12 @@ pub struct Values {
     pub bytes_data: u64,
     pub tuple_items: u64,
     pub ob_digit: u64,
-    /// Where a number of C begins in a float or complex.
+    /// The offset of the C number in a float or complex.
     pub number: u64,
 }
 
-/// Equal objects: the hash of their value, their kind, how many there are, the bytes of their blocks, of the largest one,
-/// and the first of their addresses.
+/// Equal objects: the hash of their value, their kind, their count, the bytes of their blocks, the size of the largest
+/// one, and the lowest of their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Equal {
     pub hash: u128,
@@ -84,10 +84,10 @@ impl Equal {
     }
 }
 
-/// The two halves of a hash: a number of 128 bits would have gaps beside it.
+/// The two halves of a hash: a 128-bit number would leave alignment gaps next to it.
 type Key = [u64; 2];
 
-/// What is kept of each distinct value while they are counted, beside its hash.
+/// What is kept of each distinct value while values are counted, besides its hash.
 #[derive(Clone, Copy)]
 struct Counted {
     kind: u8,
@@ -109,8 +109,8 @@ impl Counted {
     }
 }
 
-/// Over all values of a kind: objects and their bytes; values that several have, those objects, and what one each would
-/// save.
+/// Sums over all values of a kind: objects and their bytes; values that several objects have (`values`), those objects
+/// (`copies`), and the bytes that one object each would save (`saved`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindSum {
     pub kind: u8,
@@ -121,11 +121,11 @@ pub struct KindSum {
     pub saved: u64,
 }
 
-/// One of the equal objects: the hash of its value, its address and the bytes of its block.
+/// One of the equal objects: the hash of its value, its address, and the bytes of its block.
 pub type Copied = (u128, u64, u64);
 
-/// Two hashes at once, each with keys that no other run of ours has: what a target holds cannot have been chosen to have
-/// the same, and of a hundred million values no two do by chance (one in 10^22).
+/// Two hashes at once, with keys that are new in each run: a target cannot have been built to contain collisions, and
+/// among a hundred million values two collide by chance with a probability of one in 10^22.
 struct Both(DefaultHasher, DefaultHasher);
 
 impl Both {
@@ -159,7 +159,7 @@ impl Both {
     }
 }
 
-/// The object in a block: its kind, its first bytes, where its block ends if that is known.
+/// The object in a block: its kind, its first bytes, and the end of its block if known.
 struct Found<'h> {
     address: u64,
     kind: u8,
@@ -167,7 +167,7 @@ struct Found<'h> {
     end: Option<u64>,
 }
 
-/// A value: its hash, and how many tuples lie in each other there.
+/// A value: its hash, and how deeply tuples are nested in it.
 #[derive(Clone, Copy)]
 struct Hashed {
     hash: u128,
@@ -177,15 +177,15 @@ struct Hashed {
 /// Why an object has no hash.
 #[derive(Clone, Copy)]
 enum Unhashed {
-    /// Its tuples lie deeper in each other than this.
+    /// Its tuples are nested more deeply than this.
     Deeper(u32),
-    /// It cannot be read, or is of no kind that has a value; or the work was ended.
+    /// It cannot be read, or its kind has no value, or the work was cancelled.
     Never,
 }
 
 type Answer = std::result::Result<Hashed, Unhashed>;
 
-/// What is known of an object where tuples may lie `depth` deep in each other; None if that says nothing.
+/// Return a remembered answer if it holds for tuples nested `depth` deep; else None.
 fn known(answer: Answer, depth: u32) -> Option<Answer> {
     match answer {
         Ok(Hashed { height, .. }) if height > depth => Some(Err(Unhashed::Deeper(depth))),
@@ -194,8 +194,8 @@ fn known(answer: Answer, depth: u32) -> Option<Answer> {
     }
 }
 
-/// Hashes values, with items of tuples remembered by their address. The work is in proportion to the bytes of the heaps:
-/// an object is read inside of its own block, an item that costs much is hashed once, and what lies elsewhere has a limit.
+/// Hashes values, and remembers items of tuples by their address. The work is in proportion to the bytes of the heaps:
+/// an object is read only inside its own block, an expensive item is hashed once, and reading elsewhere has a limit.
 struct Reader<'a> {
     heaps: Heaps<'a>,
     layout: &'a TypeLayout,
@@ -204,7 +204,8 @@ struct Reader<'a> {
     remembered: Vec<(u64, Answer)>,
     /// Items that took many bytes to hash.
     costly: ByAddress<Answer>,
-    /// Bytes that were hashed, those at the next look at whether to go on, and those that may still be read elsewhere.
+    /// Bytes that were hashed, the number at the next check for cancellation, and bytes that may still be read
+    /// elsewhere.
     spent: u64,
     next_look: u64,
     elsewhere: u64,
@@ -232,7 +233,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts bytes as hashed; an error once the work is to end.
+    /// Count bytes as hashed. Fails once the work is cancelled.
     fn spend(&mut self, bytes: u64, control: &Control<'_>) -> std::result::Result<(), Unhashed> {
         self.spent += bytes;
         if self.spent >= self.next_look {
@@ -246,19 +247,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes bytes from those that may be read elsewhere; an error where too few are left.
+    /// Take bytes from those that may be read elsewhere. Fails if too few are left.
     fn spend_elsewhere(&mut self, bytes: u64) -> std::result::Result<(), Unhashed> {
         self.elsewhere = self.elsewhere.checked_sub(bytes).ok_or(Unhashed::Never)?;
         Ok(())
     }
 
-    /// Where the block ends that an object begins; None where none does.
+    /// Return the end of the block in which an object begins; None if there is none.
     fn end_of_block(&self, address: u64) -> Option<u64> {
         let block = self.heaps.block_at(address).filter(|block| address - block.address <= MAX_BEFORE)?;
         Some(block.end)
     }
 
-    /// Looks whether [start, start + size) of an object may be read: inside of its block, or elsewhere within the limit.
+    /// Check whether [start, start + size) of an object may be read: inside its block, or elsewhere within the limit.
     fn admit(&mut self, found: &Found<'_>, start: u64, size: u64) -> std::result::Result<(), Unhashed> {
         if found.end.is_none() && size <= CHEAP {
             return Ok(());
@@ -271,7 +272,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The hash of an object's value, with tuples at most `depth` deep in each other.
+    /// Hash an object's value, with tuples nested at most `depth` deep.
     fn hash(&mut self, found: &Found<'_>, depth: u32, control: &Control<'_>) -> Answer {
         let mut hasher = Both::new();
         hasher.write_u8(found.kind);
@@ -308,8 +309,8 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Where a str's characters begin, counted from the object or (up to 3.11, elsewhere) from nothing, their bytes, and
-    /// the bytes of one.
+    /// Return the offset of a str's characters from the object (also if they lie elsewhere, up to 3.11), their bytes,
+    /// and the bytes of one.
     fn characters(&self, found: &Found<'_>) -> Option<(u64, u64, u8)> {
         let sizing = &self.values.sizing;
         let state = half_at(found.head, sizing.str_state as usize)? >> sizing.str_state_shift.min(31);
@@ -357,7 +358,7 @@ impl<'a> Reader<'a> {
         (left == 0).then_some(())
     }
 
-    /// Hashes the items of a tuple; how many tuples lie in each other there.
+    /// Hash the items of a tuple. Return how deeply tuples are nested in it.
     fn items(
         &mut self,
         hasher: &mut Both,
@@ -414,7 +415,8 @@ impl<'a> Reader<'a> {
         self.hash(&Found { address, kind: kind.ok_or(Unhashed::Never)?, head, end: None }, depth, control)
     }
 
-    /// Remembers an item that took many bytes; what is at no block's beginning takes them from those of elsewhere.
+    /// Remember an item that took many bytes. If it is not at a block's beginning, take the bytes from those for
+    /// reading elsewhere.
     fn keep(&mut self, address: u64, answer: Answer, spent: u64) -> std::result::Result<Hashed, Unhashed> {
         let has_room = self.costly.len() < MAX_COSTLY || self.costly.contains_key(&address);
         match has_room && self.end_of_block(address).is_some() {
@@ -437,7 +439,7 @@ trait Sink {
     fn take(&mut self, found: &Found<'_>, hash: u128, size: u64);
 }
 
-/// A finder that may be ended inside of a large value.
+/// A finder that can be cancelled inside a large value.
 struct Listening<'f, 'a, S> {
     finder: &'f mut Finder<'a, S>,
     control: &'f Control<'f>,
@@ -469,7 +471,7 @@ impl<S: Sink> Finder<'_, S> {
     }
 }
 
-/// Counts equal ones whose hash is in one of `slices` parts of all.
+/// Counts equal values whose hash is in one of `slices` parts of all hashes.
 struct Counter {
     part: u64,
     slices: u64,
@@ -486,7 +488,7 @@ impl Sink for Counter {
     }
 }
 
-/// Collects the objects of some values.
+/// Collects the objects that have some values.
 struct Collector<'a> {
     hashes: &'a HashSet<u128>,
     rows: Vec<Copied>,
@@ -501,8 +503,8 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// Which objects are looked at: the types, and without blocks that only look like objects, by user address. `apart`: memory
-/// (start, end, number) whose objects count as equal only to those of the same number, ascending; 0 is all other memory.
+/// Which objects to examine: the types; and blocks that only look like objects (`without`), by user address. `apart`:
+/// memory (start, end, number), ascending, whose objects equal only those of the same number; 0 is all other memory.
 pub struct WantedValues {
     pub types: HashSet<u64>,
     pub without: HashSet<u64>,
@@ -538,9 +540,9 @@ fn walk<'a, S: Sink + Send>(
     Ok(workers.into_iter().map(|(_, finder)| finder.sink).collect())
 }
 
-/// Values with `least` objects or more: the `top` of them whose objects would save the most if there were one each (or, if
-/// `by_bytes`, that have the most bytes), and sums by kind. `slices`: in how many passes, each with as large a part of the
-/// distinct values in memory.
+/// Return values with `least` objects or more: the `top` of them that would save the most if each existed once (or, if
+/// `by_bytes`, that have the most bytes), and sums by kind. `slices`: the number of passes, each of which keeps one
+/// part of the distinct values in memory.
 #[allow(clippy::too_many_arguments)]
 pub fn equal_values(
     watcher: &dyn Watcher,
@@ -578,7 +580,7 @@ pub fn equal_values(
     Ok((rows.finish(order), sums.into_values().collect(), count))
 }
 
-/// The objects whose values have these hashes, by address; at most `most`.
+/// Return the objects whose values have these hashes, by address; at most `most`.
 pub fn equal_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -596,8 +598,8 @@ pub fn equal_objects(
     Ok(rows)
 }
 
-/// The hashes of the values of the objects at these addresses, wherever they lie; None where one cannot be read, or is of no
-/// kind that has one. Quick where neighbours follow each other.
+/// Return the hashes of the values of the objects at these addresses, wherever they lie; None for an object that cannot
+/// be read or whose kind has no value. Fast if consecutive addresses are near each other.
 pub fn value_hashes(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -619,7 +621,7 @@ pub fn value_hashes(
     })
 }
 
-/// Objects by the block's size (an offset of -1), or by the number at an offset from the object.
+/// Counts objects by the block's size (an offset of -1), or by the number at an offset from the object.
 struct Tallier<'a> {
     types: Types<'a>,
     kinds: &'a HashMap<u64, i64>,
@@ -646,8 +648,9 @@ impl Visitor for Tallier<'_> {
     }
 }
 
-/// `(key, objects, bytes of their blocks)` of the live objects of the types at `kinds`, by key: the size of their block
-/// where a type's offset is negative, else the number at that offset from the object, without its sign.
+/// Return `(key, objects, bytes of their blocks)` of the live objects of the types at `kinds`, by key. The key is the
+/// size of their block if the type's offset is negative, else the absolute value of the number at that offset from the
+/// object.
 pub fn tally_objects(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -687,7 +690,7 @@ mod tests {
     const START: u64 = 0x10000;
     const MIB: u64 = 1 << 20;
     const LARGE: u64 = START + MIB;
-    /// Falls on the same slot of what is remembered.
+    /// An address that falls on the same slot of the remembered items.
     const OTHER: u64 = LARGE + ((REMEMBERED as u64) << 4);
     const END: u64 = START + 16 * MIB;
     const OF_BYTES: u64 = 1;
@@ -695,7 +698,7 @@ mod tests {
     const OB_SIZE: u64 = 16;
     const ITEMS: u64 = 24;
 
-    /// Zeros, but for some words.
+    /// Zeros, except for some words.
     struct Words(Vec<(u64, u64)>);
 
     impl Source for Words {
@@ -709,12 +712,12 @@ mod tests {
         }
     }
 
-    /// An object of so many bytes or items.
+    /// Make the words of an object of `size` bytes or items.
     fn object(address: u64, kind: u64, size: u64) -> [(u64, u64); 2] {
         [(address + 8, kind), (address + OB_SIZE, size)]
     }
 
-    /// Reads with blocks of 4 KiB at START, of 1 MiB at LARGE, and of 8 MiB at OTHER.
+    /// Read with blocks of 4 KiB at START, of 1 MiB at LARGE, and of 8 MiB at OTHER.
     fn reading<T: Send>(
         watcher: &dyn Watcher,
         words: Vec<(u64, u64)>,
@@ -771,7 +774,7 @@ mod tests {
         let (first, second) = (END - 4 * MIB, END - 2 * MIB);
         let words = [object(first, OF_BYTES, 16 * CHEAP), object(second, OF_BYTES, 16 * CHEAP)].concat();
         let found = reading(&Unwatched, words, |reader, control| {
-            // The value itself, and that it is not remembered.
+            // Enough for the value itself and for not remembering it.
             reader.elsewhere = 2 * 16 * CHEAP + 2 * ITEM_HEAD as u64;
             [first, second].map(|address| reader.item(address, MAX_DEPTH, control).is_ok())
         });

@@ -1,5 +1,5 @@
-//! Samples of used blocks, looked at before it is known what precedes an object: which distances from a block's start
-//! to an object occur, and which types.
+//! Sample used blocks before it is known what precedes an object: which distances from a block's start to an object
+//! occur, and which types.
 
 use crate::allocators::heaps::Heaps;
 use crate::allocators::sample::visit_sample;
@@ -11,11 +11,12 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// An object begins at most this far into a block.
+/// The farthest place in a block at which an object may begin.
 const FURTHEST: usize = 80;
 
-/// How often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
-/// distance): blocks}`, over at most `most` groups of each size, or over chunks of each size, whichever come first. The layout's own distances are not used.
+/// Count how often each distance from a block's start to an object occurs, by the flags of its type: `{(flags & mask,
+/// distance): blocks}`. The sample is at most `most` groups of each size, or chunks of each size, whichever the first
+/// store has. The layout's own distances are not used.
 pub fn vote_distances(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,
@@ -35,7 +36,7 @@ fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut Hash
     let (type_at, count_at) = (types.layout.ob_type as usize, types.layout.ob_refcnt as usize);
     for distance in (0..head.len().saturating_sub(type_at + 7)).step_by(8) {
         let Some(kind) = types.lookup(u64_at(head, distance + type_at)) else { continue };
-        // In a program that lies low a pointer is a small number too: a weakref before its class looks like a count.
+        // In a program at low addresses a pointer is a small number too: a weakref before its class looks like a count.
         let is_counted = match types.layout.is_free_threaded() {
             true => shared_count(&head[distance..], types.space.machine.user_end) == Some(true),
             false => (1..SMALL_COUNT).contains(&u64_at(head, distance + count_at)),
@@ -46,7 +47,7 @@ fn vote_in_block(types: &mut Types<'_>, head: &[u8], mask: u64, votes: &mut Hash
     }
 }
 
-/// The types that blocks of such a sample point to: `{address: tp_flags}`.
+/// Return the types to which blocks of such a sample point: `{address: tp_flags}`.
 pub fn sample_types(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

@@ -1,31 +1,31 @@
-//! Room that containers have allocated and do not use: what of each block holds something, as its container says.
+//! Unused room of containers: how much of each block holds items, as its container says.
 
 use crate::allocators::block::Block;
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::Pages;
 use std::collections::HashMap;
 
-/// Containers of one kind, the bytes that their blocks can hold, and those that hold something.
+/// The containers of one kind: their count, and how many bytes of their blocks can hold items and do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filled {
     count: u64,
     capacity: u64,
     used: u64,
-    /// Room of those that have less than a page of it.
+    /// The unused room of containers with less than a page of it.
     small: u64,
 }
 
-/// malloc rounds sizes to this.
+/// malloc rounds sizes to multiples of this.
 const UNIT: u64 = 16;
 
-/// The place in its block where a container keeps its items.
+/// Where in its block a container keeps its items.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
     FromStart,
     Scattered,
 }
 
-/// A container with a page or more of room.
+/// A container with a page or more of unused room.
 struct Roomy {
     kind: u32,
     start: u64,
@@ -34,15 +34,15 @@ struct Roomy {
     order: Order,
 }
 
-/// All containers whose blocks are named: those with much room one by one.
+/// All containers whose blocks are classified; those with much room are kept one by one.
 #[derive(Default)]
 pub(crate) struct Rooms {
     by_kind: HashMap<u32, Filled>,
     roomy: Vec<Roomy>,
 }
 
-/// The room of containers of one kind: of those with less than a page of it, and resident bytes of the others; what one of
-/// them has at most, and the address of its block.
+/// The unused room of containers of one kind: `small` for those with less than a page of it, `pages` in resident bytes
+/// for the others; the most of one of these, and the address of its block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     pub kind: u32,
@@ -56,7 +56,7 @@ pub struct Capacity {
 }
 
 impl Roomy {
-    /// The resident bytes of whole pages that hold nothing; of what is scattered those that a copy would not have.
+    /// Return the resident bytes of whole pages without items; for scattered items, those that a copy would not need.
     fn resident(&self, pages: &Pages, page: PageSize) -> u64 {
         match self.order {
             Order::FromStart => {
@@ -68,7 +68,7 @@ impl Roomy {
 }
 
 impl Rooms {
-    /// Notes what a container of a kind has room for in its block, and how much of that it uses.
+    /// Record the capacity of a container's block and how much of it is used.
     pub(crate) fn add(&mut self, kind: u32, block: &Block, (capacity, used): (u64, u64), order: Order, page: PageSize) {
         let capacity = capacity.min(block.end - block.address);
         let used = used.min(capacity);
@@ -84,7 +84,7 @@ impl Rooms {
         }
     }
 
-    /// A row for each kind of container that has blocks. Without `pages` all room counts as resident.
+    /// Return a row for each kind of container that has blocks. Without `pages` all room counts as resident.
     pub(crate) fn rows(&self, pages: Option<&Pages>, page: PageSize) -> Vec<Capacity> {
         let row = |(kind, sum): (&u32, &Filled)| {
             let Filled { count, capacity, used, small } = *sum;

@@ -1,4 +1,4 @@
-//! Chunks of malloc's arenas by what is in them.
+//! List chunks of malloc's arenas by kind.
 
 use super::whole::Structures;
 use crate::allocators::glibc::{Listed, Wanted};
@@ -6,7 +6,7 @@ use crate::allocators::store::Store;
 use std::collections::HashSet;
 
 impl Structures {
-    /// The used chunks of these kinds that are wanted, as they are listed.
+    /// Return the used chunks of these kinds that pass the filter, as rows of a list.
     pub fn chunks_of(&self, kinds: &HashSet<u32>, wanted: &Wanted) -> Vec<Listed> {
         let heaps = self.shared.lend();
         let mut found = Vec::new();

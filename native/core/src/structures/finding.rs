@@ -1,5 +1,5 @@
-//! One pass over all words of the blocks, of static data and of stacks: who points to the beginning of which block, classes
-//! by their vtables, and what may be a container's.
+//! One pass over all words of the blocks, of static data and of stacks. It counts the pointers to each block, finds
+//! classes by their vtables, and collects words that may belong to a container.
 //!
 //! Layouts: libstdc++'s basic_string.h, stl_vector.h, stl_list.h, stl_tree.h, stl_deque.h, hashtable.h and
 //! shared_ptr_base.h (GCC 5 and later, with its ABI of C++11); libc++'s string, vector, list, __tree, __hash_table and
@@ -16,39 +16,39 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// What a container has at most, in words, and how many of them before the pointer to a block.
+/// The most words of a container that are read, and how many of them precede the pointer to a block.
 const HOLDER: usize = 10;
 const BEFORE: usize = 3;
 const PIECE: u64 = 64 << 10;
 /// The longest string without a block of its own.
 const LOCAL_STRING: u64 = 15;
-/// Of glibc's malloc.
+/// The smallest chunk of glibc's malloc.
 const SMALLEST_CHUNK: u64 = 32;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Shape {
-    /// The number of bytes before the NUL.
+    /// A string, with its number of bytes before the NUL.
     String(u64),
-    /// Where its items end.
+    /// A vector, with the end of its items.
     Vector(u64),
 }
 
-/// Words that may be those of a string or a vector whose buffer is the block.
+/// Words that may be a string or a vector whose buffer is the block.
 pub(crate) struct Held {
     pub(crate) holder: u64,
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) shape: Shape,
-    /// Bytes that its words say there is room for.
+    /// The capacity in bytes that the words state.
     pub(crate) capacity: u64,
-    /// How many of its words point to the beginning of the block.
+    /// How many of the words point to the beginning of the block.
     pub(crate) pointers: u32,
-    /// How many point into it.
+    /// How many of the words point into the block.
     pub(crate) inside: u32,
     pub(crate) on_stack: bool,
 }
 
-/// Where the links of a tree's node are.
+/// Offsets of the links in a tree's node.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct TreeForm {
     pub(crate) parent: u64,
@@ -59,16 +59,16 @@ pub(crate) struct TreeForm {
 pub(crate) const LIBSTDCXX_TREE: TreeForm = TreeForm { parent: 8, left: 16, right: 24 };
 pub(crate) const LIBCXX_TREE: TreeForm = TreeForm { parent: 16, left: 0, right: 8 };
 
-/// Bytes that candidates may take for each byte in which they are looked for, and in all cases. A program with nothing but short
-/// Vecs in a Vec needs four: 192 for each 24 of a Vec and 32 of its chunk. Words that were made to look like many would take
-/// fifty.
+/// The bytes that candidates may take for each byte that is searched, and in any case. A program with only short Vecs
+/// in a Vec needs four: 192 for each 24 of a Vec and 32 of its chunk. Words made to look like many candidates would
+/// take fifty.
 const TAKEN_FOR_EACH: u64 = 6;
 const TAKEN_ALWAYS: u64 = 16 << 20;
 
-/// What one worker has found; addresses are those of holders, or of blocks.
+/// What one worker has found. Addresses are those of holders, or of blocks.
 #[derive(Default)]
 pub(crate) struct Candidates {
-    /// Bytes of memory that were looked at, and bytes that what was found there takes.
+    /// The bytes of memory that were searched, and the bytes that the candidates found there take.
     looked: u64,
     taken: u64,
     pub(crate) held: Vec<Held>,
@@ -84,7 +84,7 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    /// Whether what was found does not take more memory than that in which it was found lets expect.
+    /// Return whether the candidates still take no more memory than expected for the memory that was searched.
     fn have_room(&self) -> bool {
         self.taken + self.of_rust.taken <= TAKEN_ALWAYS.saturating_add(self.looked.saturating_mul(TAKEN_FOR_EACH))
     }
@@ -93,7 +93,8 @@ impl Candidates {
 pub(crate) struct Finder<'a, const SHAPES: bool> {
     look: &'a Look<'a>,
     vtables: Vtables<'a>,
-    /// By the place of a class's name here: the kind, that without an owner, and whether it is that of counts that point to an object.
+    /// By the address of a class's name: its kind, its kind without owners, and whether its objects are counts that
+    /// point to an object.
     kinds: ByAddress<(u32, u32, bool)>,
     reader: Reader<'a>,
     scratch: Vec<u8>,
@@ -113,7 +114,8 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// The kind of what begins with `word`; that of it without an owner; whether it is that of counts that point to an object.
+    /// Return the kind of an object that begins with `word`, its kind without owners, and whether it is counts that
+    /// point to an object.
     fn kind_by(&mut self, word: u64) -> (u32, u32, bool) {
         match self.vtables.at(word).filter(|vtable| vtable.to_top == 0) {
             Some(vtable) => {
@@ -127,15 +129,15 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Whether the std::shared_ptr counts that a block begins with say that no std::shared_ptr is left.
+    /// Return whether a block begins with std::shared_ptr counts which say that no std::shared_ptr is left.
     fn has_no_owner(&self, head: &[u8]) -> bool {
         let (libraries, counts) = (self.look.libraries, word_at(head, 8));
-        // libstdc++ counts owners from one, in 32 bits, libc++ from zero, in 64.
+        // libstdc++ counts owners from one, in 32 bits; libc++ from zero, in 64.
         libraries.libcxx && counts == Some(u64::MAX)
             || libraries.libstdcxx && !libraries.libcxx && counts.is_some_and(|counts| counts as u32 == 0)
     }
 
-    /// All words of a block.
+    /// Scan all words of a block.
     fn words(&mut self, address: u64, end: u64, head: &[u8]) {
         match (end - address) as usize <= head.len() {
             true => self.scan(head, address, 0..head.len() & !7, Place::Block(address)),
@@ -143,7 +145,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// All words of memory that is no block.
+    /// Scan all words of memory outside blocks.
     pub(crate) fn range(&mut self, start: u64, end: u64, place: Place) {
         self.pieces(start.next_multiple_of(8), end, place);
     }
@@ -154,7 +156,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         bytes.resize((before + PIECE + after) as usize, 0);
         let mut at = start;
         while let Some(next) = self.look.heaps.space.next_backed(at).filter(|next| *next < end) {
-            // What lies before a gap is no part of what comes after it.
+            // Memory before a gap does not belong to what comes after it.
             let first = if next > at { next } else { at.saturating_sub(before).max(start) };
             at = next.next_multiple_of(8);
             let wanted = (end.min(at + PIECE + after) - first) as usize;
@@ -167,7 +169,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         self.scratch = bytes;
     }
 
-    /// The words of `bytes`, which lie at `base`, that begin in `core`.
+    /// Scan the words of `bytes`, which lie at address `base`, that begin in `core`.
     fn scan(&mut self, bytes: &[u8], base: u64, core: std::ops::Range<usize>, place: Place) {
         let (low, high) = self.look.bounds;
         let libraries = self.look.libraries;
@@ -195,7 +197,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 self.found.of_rust.take(self.look, &mut self.reader, &words, (id, &block), place);
             }
             if word != block.address {
-                // A word may also point to the header before a block: to the end of the one before.
+                // A word may also point to the header before a block, that is, to the end of the block before.
                 if place != Place::Stack && word > block.address {
                     self.look.refer(id, false);
                 }
@@ -211,7 +213,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// What may hold the block whose address is at `offset`.
+    /// Record the containers that may hold the block whose address is at `offset`.
     fn shapes(&mut self, bytes: &[u8], offset: usize, at: u64, (id, block): (u32, &Block), place: Place) {
         let [one, two, three] = [8, 16, 24].map(|more| word_at(bytes, offset + more).unwrap_or(u64::MAX));
         let libraries = self.look.libraries;
@@ -238,7 +240,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
                 keep(&mut self.found.held, held(Shape::String(size), capacity & !1, 1), &mut self.found.taken);
             }
         }
-        // Four pointers into one block, as a file's or a split buffer's, are no vector's.
+        // Four pointers into one block do not belong to a vector, but for example to a file or a split buffer.
         let is_inside = |word: u64| (block.address..=block.end).contains(&word);
         let has_three = is_inside(one) && one <= two && two > block.address && look.fits(block, two - block.address);
         if has_three && !is_inside(three) && !is_inside(before) {
@@ -265,7 +267,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
         }
     }
 
-    /// Whether the block may be a node of a ring, or the root of a tree: both by what its neighbours say of it.
+    /// Record whether the block may be a node of a ring or the root of a tree, by its neighbours' links.
     fn node(&mut self, address: u64, id: u32, head: &[u8]) {
         let Some([one, two, three]) = words_of(head) else { return };
         if one < LOWEST && two < LOWEST && three < LOWEST {
@@ -278,7 +280,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
             }
         }
         let count = self.look.ids.count() as u64;
-        // The header comes after the order of the keys, and is never what a block begins with.
+        // The tree's header comes after the comparison object, and never begins a block.
         let may_be_root = |parent: u64| parent > LOWEST && self.look.block_from(parent).is_none();
         if self.look.libraries.libstdcxx && one as u32 <= 1 && may_be_root(two) {
             if let Some([color, root, _, _, nodes]) = self.reader.words::<5>(two) {
@@ -297,7 +299,7 @@ impl<'a, const SHAPES: bool> Finder<'a, SHAPES> {
     }
 }
 
-/// Whether objects of the class are the counts of shared_ptrs with a pointer and no deleter of their own.
+/// Return whether objects of the class are counts of shared_ptrs with a pointer and no deleter of their own.
 fn points_to_object(class: &str) -> bool {
     class.starts_with("std::_Sp_counted_ptr<") || class.starts_with("std::__1::__shared_ptr_pointer<")
 }
@@ -341,8 +343,8 @@ impl<const SHAPES: bool> Visitor for Finder<'_, SHAPES> {
     }
 }
 
-/// Whether a small chunk was free here, whose words nobody has overwritten: `fd`, `bk`, its size, and that of the next chunk
-/// with its flag for a previous one in use. What `bk` led to may be a block now.
+/// Return whether the words are the remains of a small free chunk: `fd`, `bk`, its size, and the size of the next chunk
+/// with its flag for a previous chunk in use. The address in `bk` may be a block by now.
 fn is_left_over(before: u64, one: u64, two: u64) -> bool {
     let is_size = |word: u64| word & 8 == 0 && word >= SMALLEST_CHUNK;
     before > LOWEST && before % 16 == 0 && one % 16 == 0 && is_size(one) && is_size(two) && two & 1 == 1

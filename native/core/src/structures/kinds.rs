@@ -1,26 +1,26 @@
-//! What a block can be, and a number for each kind that occurs.
+//! The kinds that a block can have, and a number for each kind that occurs.
 
 use std::collections::HashMap;
 
-/// The number of blocks of which nothing is known.
+/// The number of blocks of unknown kind.
 pub(crate) const UNKNOWN: u32 = 0;
 
 /// What a block is to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// An object with a vtable, or one that is known by who points to it.
+    /// An object with a vtable, or one that is known by the pointers to it.
     Object,
-    /// An object of the class and the counts of its `std::shared_ptr`s, as std::make_shared makes them.
+    /// An object of the class with the counts of its `std::shared_ptr`s, as std::make_shared makes them.
     MakeShared,
-    /// The same where nobody has the object any more: std::weak_ptrs keep the memory.
+    /// The same after the object was destroyed: std::weak_ptrs keep the memory.
     Destroyed,
     /// The counts of the `std::shared_ptr`s to an object.
     SharedPtr,
-    /// What the caller knows to be there.
+    /// A block that the caller has named.
     Named,
     String,
     Vector,
-    /// A node of std::map, std::set, or of one that may hold equal keys.
+    /// A node of std::map or std::set, or of their multi versions.
     Map,
     List,
     /// A node of std::unordered_map or std::unordered_set, and the array of their buckets.
@@ -33,9 +33,9 @@ pub enum Family {
     RustString,
     RustVec,
     RustDeque,
-    /// Items of which the holder's words may be a Vec's or a VecDeque's.
+    /// Items of a Vec or a VecDeque: the holder's words fit both.
     RustVecOrDeque,
-    /// The one block of a hashbrown table: slots and control bytes.
+    /// The single block of a hashbrown table: slots and control bytes.
     RustTable,
     /// A node of BTreeMap or BTreeSet.
     RustTree,
@@ -43,7 +43,7 @@ pub enum Family {
     RustBox,
     RustCounted,
     RustObject,
-    /// What an Arc or Rc holds, with its counts.
+    /// The value of an Arc or Rc, with its counts.
     RustShared,
     /// A channel, and a block of its messages.
     RustChannel,
@@ -51,12 +51,13 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether its holder points into its middle: the slots of a hashbrown table lie before the control bytes.
+    /// Return whether the holder points into the middle of the block: the slots of a hashbrown table precede the
+    /// control bytes.
     pub fn is_held_inside(self) -> bool {
         self == Family::RustTable
     }
 
-    /// What it is called among those of a target.
+    /// Return the family's name in answers.
     pub fn name(self) -> &'static str {
         match self {
             Family::Object => "object",
@@ -88,7 +89,7 @@ impl Family {
     }
 }
 
-/// A kind with its blocks and their bytes, headers included; `class` is empty where none is known.
+/// A kind with the number of its blocks and their bytes, headers included; `class` is empty if unknown.
 #[derive(Clone, Debug)]
 pub struct KindRow {
     pub family: &'static str,
@@ -102,7 +103,7 @@ pub struct KindRow {
 pub(crate) struct Kinds {
     pub(crate) rows: Vec<(Family, String)>,
     numbers: HashMap<(Family, String), u32>,
-    /// Those without a class, which nearly all blocks of containers have.
+    /// The numbers of kinds without a class, which nearly all blocks of containers have.
     plain: HashMap<Family, u32>,
 }
 

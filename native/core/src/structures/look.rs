@@ -1,4 +1,4 @@
-//! What all who look for structures share.
+//! The state that all searches for structures share.
 
 use super::capacity::{Order, Rooms};
 use super::kinds::{Family, Kinds};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// More words that point to a block are not counted.
 pub(crate) const MANY: u8 = 200;
-/// What is there of the libraries whose containers are looked for.
+/// The libraries that the program uses and whose containers are looked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Libraries {
     pub libstdcxx: bool,
@@ -29,16 +29,16 @@ impl Libraries {
     }
 }
 
-/// What a word stands in.
+/// The place of a word.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Place {
-    /// The block that begins there.
+    /// In the block that begins at this address.
     Block(u64),
     Static,
     Stack,
 }
 
-/// Adds a candidate, and the bytes that it takes: twice its own while a vector grows or is put into a map.
+/// Add a candidate and the bytes that it takes: twice its size while a vector grows or is copied into a map.
 pub(crate) fn keep<T>(all: &mut Vec<T>, one: T, taken: &mut u64) {
     *taken += 2 * std::mem::size_of::<T>() as u64;
     all.push(one);
@@ -51,20 +51,20 @@ pub(crate) struct Look<'a> {
     pub(crate) bounds: (u64, u64),
     /// The memory of loaded objects, ascending.
     pub(crate) objects: &'a [(u64, u64)],
-    /// What of it can be executed, ascending.
+    /// The executable part of that memory, ascending.
     pub(crate) code: &'a [(u64, u64)],
     pub(crate) libraries: Libraries,
     /// The kind of each block, by its number.
     pub(crate) kinds: Vec<AtomicU32>,
-    /// How many words in blocks and in static data point to the beginning of each block, MANY at most.
+    /// How many words in blocks and in static data point to the beginning of each block, at most MANY.
     pub(crate) references: Vec<AtomicU8>,
-    /// How many point into it, behind its beginning, MANY at most.
+    /// How many point into the block after its beginning, at most MANY.
     pub(crate) inside: Vec<AtomicU8>,
-    /// Bytes of classes' names that may still be read.
+    /// Bytes of class names that may still be read.
     pub(crate) names: AtomicU64,
-    /// By the order that a Vec's words may have: how many bits say that such words lead to a text.
+    /// By the order that a Vec's words may have: the evidence in bits that such words lead to a text.
     pub(crate) votes: [AtomicU32; 2],
-    /// Whether candidates were left out, as they would have taken too much memory.
+    /// Whether candidates were left out because they would have taken too much memory.
     pub(crate) left_out: AtomicBool,
     pub(crate) known: Mutex<Kinds>,
     /// The room and use of containers.
@@ -72,20 +72,20 @@ pub(crate) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// Notes that a candidate is left out; false, as nothing is to be kept of it.
+    /// Record that a candidate is left out, and return false: it is not to be kept.
     #[cold]
     pub(crate) fn leave_out(&self) -> bool {
         self.left_out.store(true, Ordering::Relaxed);
         false
     }
 
-    /// The used block that begins at `address`, with its number.
+    /// Return the used block that begins at `address`, with its number.
     #[inline]
     pub(crate) fn block_from(&self, address: u64) -> Option<(u32, Block)> {
         self.block_with(address).filter(|(_, block)| block.address == address)
     }
 
-    /// The used block that holds `address`, with its number.
+    /// Return the used block that holds `address`, with its number.
     #[inline]
     pub(crate) fn block_with(&self, address: u64) -> Option<(u32, Block)> {
         let (low, high) = self.bounds;
@@ -96,14 +96,15 @@ impl<'a> Look<'a> {
         Some((self.ids.id_of(block.place)?, block))
     }
 
-    /// Whether a block may be what was given to somebody who asked for `bytes`.
+    /// Return whether a request for `bytes` bytes may have got this block.
     #[inline]
     pub(crate) fn fits(&self, block: &Block, bytes: u64) -> bool {
         let page = self.heaps.space.machine.page.bytes();
         self.heaps.store_of(block.place).may_be_given(block.end - block.address, bytes, page)
     }
 
-    /// The least and the most bytes that may have been asked for; if not `with_rest`, as a block commonly is given.
+    /// Return the least and the most bytes that may have been requested. Without `with_rest`, assume that the block has
+    /// no remainder.
     #[inline]
     pub(crate) fn requests(&self, block: &Block, with_rest: bool) -> (u64, u64) {
         let page = self.heaps.space.machine.page.bytes();
@@ -114,7 +115,7 @@ impl<'a> Look<'a> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).number(family, class)
     }
 
-    /// The kind of a block that begins with a pointer to this vtable.
+    /// Return the kind of a block that begins with a pointer to this vtable.
     pub(crate) fn kind_of(&self, vtable: &Vtable) -> u32 {
         let class = &*vtable.class;
         let name = class.strip_prefix("std::").unwrap_or(class);
@@ -130,7 +131,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The kind of such blocks whose object is destroyed.
+    /// Return the kind of such blocks once their object is destroyed.
     pub(crate) fn destroyed(&self, kind: u32) -> u32 {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.row(kind).filter(|(family, _)| *family == Family::MakeShared).map(|(_, class)| class.clone()) {
@@ -139,7 +140,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Notes what a container has room for in its block, and how much of that it uses; the block's kind is known by then.
+    /// Record the capacity of a container's block and how much of it is used. The block's kind must be set already.
     pub(crate) fn fill(&self, id: u32, block: &Block, capacity: u64, used: u64, order: Order) {
         let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.add(self.kind(id), block, (capacity, used), order, self.heaps.space.machine.page);
@@ -158,7 +159,7 @@ impl<'a> Look<'a> {
         known.row(self.kind(id)).is_some_and(|(found, _)| *found == family)
     }
 
-    /// Counts a word that points to a block, or into it.
+    /// Count a word that points to the beginning of a block, or into it.
     pub(crate) fn refer(&self, id: u32, begins: bool) {
         let count = &(if begins { &self.references } else { &self.inside })[id as usize];
         if count.load(Ordering::Relaxed) < MANY {

@@ -1,4 +1,4 @@
-//! Blocks that say where memory is mapped: the address of a mapping, and beside it the size.
+//! Blocks that record a mapping: its address, and near it its size.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -7,12 +7,13 @@ use gdbheap_access::bytes::{range_at, u64_at};
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// How many words before and behind the address may say the size.
+/// How many words before and after the address may be the size.
 const BEFORE: usize = 4;
 const BEHIND: usize = 8;
 const MOST: usize = 1 << 16;
 
-/// A block by its address, where its word lies, the address that the word is, and the largest size beside it that fits.
+/// The address of a block, the address of the word in it, the word (the mapping's address), and the largest fitting
+/// size near it.
 pub type MappedBy = (u64, u64, u64, u64);
 
 struct Finding<'a> {
@@ -22,7 +23,7 @@ struct Finding<'a> {
 }
 
 impl Finding<'_> {
-    /// The end of the mapped memory in which a page begins at `pointer`.
+    /// Return the end of the mapped memory in which a page begins at `pointer`.
     #[inline(always)]
     fn end_from(&self, pointer: u64) -> Option<u64> {
         let is_page = pointer != 0 && pointer % self.page == 0;
@@ -50,7 +51,8 @@ impl Visitor for Finding<'_> {
     }
 }
 
-/// The used blocks with the address of a page in `ranges`, which are ascending, and a size beside it that ends there too.
+/// Find the used blocks that contain the address of a page in `ranges` (ascending) and near it a size that ends in the
+/// same range.
 pub fn find_mapped(watcher: &dyn Watcher, heaps: Heaps<'_>, ranges: &[(u64, u64)], page: u64) -> Result<Vec<MappedBy>> {
     let jobs = heaps.jobs();
     let init = || (Walk::new(heaps), Finding { ranges, page: page.max(1), found: Vec::new() });

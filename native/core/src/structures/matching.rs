@@ -1,4 +1,4 @@
-//! Blocks by the words that they begin with.
+//! Find blocks by the words that they begin with.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -8,7 +8,7 @@ use gdbheap_access::bytes::word_at;
 use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 
-/// A block with one of the words: its address, its size with its header, and where in it the word stands.
+/// A block with one of the words: its address, its size with the header, and the address of the word.
 pub type Matched = (u64, u64, u64);
 
 struct Matching<'a> {
@@ -29,7 +29,7 @@ impl Visitor for Matching<'_> {
     }
 }
 
-/// The used blocks that have one of `words` among their first eight, with the first of these places.
+/// Find the used blocks that have one of `words` among their first eight, with the first such place.
 pub fn blocks_with(watcher: &dyn Watcher, heaps: Heaps<'_>, words: &[u64]) -> Result<Vec<Matched>> {
     let words: Addresses = words.iter().copied().collect();
     let jobs = heaps.jobs_of(|store| !store.is_told_by_walk());

@@ -1,4 +1,4 @@
-//! What the blocks of programs in C++ and Rust are, proven by what their bytes say of each other.
+//! Classify the blocks of C++ and Rust programs, by proofs from the bytes of several blocks.
 #![forbid(unsafe_code)]
 
 pub(crate) mod capacity;

@@ -1,4 +1,5 @@
-//! Containers whose parts say the same of each other: each proof follows all links of one, and counts what the container counts.
+//! Prove containers whose parts agree: each proof follows all links of a container, and counts what the container
+//! counts.
 
 use super::capacity::Order;
 use super::finding::{TreeForm, LIBSTDCXX_TREE};
@@ -10,29 +11,30 @@ use crate::by_address::Addresses;
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::reader::Reader;
 
-/// Links that are followed for each block of the target, over all proofs.
+/// Links that all proofs together may follow, for each block of the target.
 const LINKS_FOR_EACH: u64 = 16;
 const FIRST_LINKS: u64 = 1 << 16;
-/// Items of a std::deque that are smaller than this are kept together in as many bytes; larger ones alone.
+/// std::deque keeps items smaller than this together in a node of as many bytes; larger items have nodes of their own.
 const DEQUE_BYTES: u64 = 512;
-/// libc++ keeps items of less than SPLIT_LARGEST bytes together in as many as fit into SPLIT_BYTES.
+/// libc++ keeps items smaller than SPLIT_LARGEST bytes together, as many as fit into SPLIT_BYTES.
 const SPLIT_BYTES: u64 = 4 << 10;
 const SPLIT_LARGEST: u64 = 256;
 const RED: u32 = 0;
-/// Fewer nodes do not say what their last word is; one of so many may have another number in a field that refers to
-/// blocks.
+/// Fewer nodes do not show what their last word is (FEW_NODES). In a field with pointers to blocks, one node in
+/// MOST_ODD may have another number.
 const FEW_NODES: usize = 4;
 const MOST_ODD: usize = 20;
 
 pub(crate) struct Prover<'a> {
     look: &'a Look<'a>,
     pub(crate) reader: Reader<'a>,
-    /// Parts of blocks that hold nothing, as the containers say.
+    /// Parts of blocks without items, according to their containers.
     pub(crate) dead: Vec<(u64, u64)>,
     seen: Bits,
     /// Arrays of buckets that were read.
     scanned: Addresses,
-    /// Links that may still be followed: what a target says must not take longer than its size.
+    /// Links that may still be followed: proofs must take time in proportion to the target's size, whatever it
+    /// contains.
     left: u64,
 }
 
@@ -50,18 +52,18 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// One more link; None when there were too many.
+    /// Count one more link; None if there were too many.
     fn step(&mut self) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         Some(())
     }
 
-    /// The number of the block that begins at `address`, of which nothing is known so far.
+    /// Return the number of the block that begins at `address`, if its kind is unknown so far.
     fn unknown(&self, address: u64) -> Option<u32> {
         self.unknown_block(address).map(|(id, _)| id)
     }
 
-    /// The same with the block.
+    /// Return the same with the block.
     fn unknown_block(&self, address: u64) -> Option<(u32, Block)> {
         self.look.block_from(address).filter(|(id, _)| self.look.kind(*id) == UNKNOWN)
     }
@@ -71,8 +73,8 @@ impl<'a> Prover<'a> {
         ids.iter().for_each(|id| self.look.set_kind(*id, kind));
     }
 
-    /// Names the nodes of a container. They are of one size: what lies behind the most that can have been asked for each
-    /// of them is what malloc added, and is older than the node.
+    /// Classify the nodes of a container. They have one size. What follows the largest possible request for each of
+    /// them was added by malloc, and is older than the node.
     fn name_nodes(&mut self, nodes: &[(u32, Block)], family: Family) {
         let kind = self.look.number(family, "");
         let (mut least, mut most, mut largest) = (0, u64::MAX, 0);
@@ -89,8 +91,8 @@ impl<'a> Prover<'a> {
         self.dead.extend(larger.map(|(_, block)| (block.address + from, block.end)));
     }
 
-    /// Where the last field of nodes of one size ends, of which the smallest blocks hold `most` bytes. Their last word may
-    /// lie beyond what was asked for: it is no field where some of the nodes have a number there.
+    /// Return where the last field ends of nodes of one size, whose smallest blocks hold `most` bytes. Their last word
+    /// may lie after the requested bytes: it is not a field if some nodes have a number there.
     fn end_of_fields(&mut self, nodes: &[(u32, Block)], most: u64) -> u64 {
         let smallest = nodes.iter().find(|(_, block)| block.end - block.address == most);
         let (least, _) = smallest.map_or((most, most), |(_, block)| self.look.requests(block, false));
@@ -111,7 +113,8 @@ impl<'a> Prover<'a> {
         }
     }
 
-    /// The tree with this header: as many nodes as it counts, all of whose links agree both ways, and its first.
+    /// Prove the tree with this header: as many nodes as it counts, with all links consistent in both directions, and
+    /// its first node.
     pub(crate) fn tree(&mut self, header: u64, form: TreeForm) -> Option<()> {
         let is_libstdcxx = form == LIBSTDCXX_TREE;
         let (root, leftmost, count) = match is_libstdcxx {
@@ -153,7 +156,7 @@ impl<'a> Prover<'a> {
         self.reader.word(address.checked_add(offset)?)
     }
 
-    /// The ring that this block is in: a std::list, if one of its parts counts the others.
+    /// Prove the ring that contains this block. It is a std::list if one of its parts counts the others.
     pub(crate) fn ring(&mut self, id: u32, block: u64) -> Option<()> {
         if self.seen.get(u64::from(id)) {
             return None;
@@ -188,7 +191,7 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// The only one of blocks in a ring that counts the others.
+    /// Return the only block in a ring that counts the others.
     fn header_among(&mut self, nodes: &[(u32, Block)]) -> Option<u64> {
         let others = nodes.len() as u64 - 1;
         let mut found = None;
@@ -200,8 +203,8 @@ impl<'a> Prover<'a> {
         found
     }
 
-    /// A table: as many nodes in a chain as it counts, each bucket with a node of the chain before its own, the first
-    /// node's with the table's own link.
+    /// Prove a hash table: a chain of as many nodes as it counts, where each bucket points to the node of the chain
+    /// before its own, and the first node's bucket to the table's own link.
     pub(crate) fn table(&mut self, table: u64) -> Option<()> {
         let [buckets, bucket_count, first, count, load] = self.reader.words::<5>(table)?;
         let load = f32::from_bits(load as u32);
@@ -224,7 +227,7 @@ impl<'a> Prover<'a> {
         }
         let own = table + 16;
         let mut of_first = 0;
-        // All arrays together are no larger than the target: only one that is read again costs links.
+        // All arrays together are no larger than the target, so only reading one again costs links.
         let is_again = !self.scanned.insert(buckets);
         for place in 0..bucket_count {
             if is_again {
@@ -248,7 +251,8 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// A std::deque of libstdc++: both iterators agree with the array of pointers, which has a block for each node between them.
+    /// Prove a std::deque of libstdc++: both iterators agree with the array of pointers, which has a block for each
+    /// node between them.
     pub(crate) fn deque(&mut self, deque: u64) -> Option<()> {
         let [map, places, from @ ..] = self.reader.words::<6>(deque)?;
         let to = self.reader.words::<4>(deque.checked_add(48)?)?;
@@ -262,7 +266,7 @@ impl<'a> Prover<'a> {
         {
             return None;
         }
-        // As many as fit of the small ones, one of the others.
+        // Small items share a node, as many as fit; a larger one has a node of its own.
         if bytes < DEQUE_BYTES / 2 + 1 || (start == finish && from[0] > to[0]) {
             return None;
         }
@@ -287,7 +291,7 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// A std::deque of libc++: an array of pointers, of which all in use lead to blocks of the one size that it makes.
+    /// Prove a std::deque of libc++: all used pointers of its array lead to blocks of the one size that it makes.
     pub(crate) fn split_deque(&mut self, deque: u64) -> Option<()> {
         let [array, begin, end, limit, first, count] = self.reader.words::<6>(deque)?;
         let (map, block) = self.look.block_from(array)?;
@@ -296,7 +300,7 @@ impl<'a> Prover<'a> {
         if !in_order || self.look.kind(map) != UNKNOWN || !self.look.fits(&block, limit - array) {
             return None;
         }
-        // At most 4096 items of a byte, at least 16 of any size.
+        // A node has at most 4096 items (of one byte), and at least 16 of any size.
         if first.checked_add(count)? > places.checked_mul(SPLIT_BYTES)? {
             return None;
         }
@@ -312,7 +316,7 @@ impl<'a> Prover<'a> {
             sizes = (usable.min(sizes.0), usable.max(sizes.1));
             nodes.push(id);
         }
-        // Chunks of one size may differ by what was too little for a chunk of its own.
+        // Chunks of one size may differ by a remainder that was too small for a chunk of its own.
         if sizes.0 <= SPLIT_BYTES - SPLIT_LARGEST || sizes.1 - sizes.0 > 16 {
             return None;
         }
@@ -322,7 +326,7 @@ impl<'a> Prover<'a> {
         Some(())
     }
 
-    /// Whether the block begins with an object that has a vtable: what is kept in a row may.
+    /// Return whether the block begins with an object that has a vtable, as a row of items may.
     pub(crate) fn is_object(&self, id: u32) -> bool {
         self.look.is_of(id, Family::Object)
     }

@@ -1,5 +1,5 @@
-//! Strings, vectors, and objects of std::shared_ptr: a buffer says nothing of its holder, so that words that look like one's
-//! are believed only where nobody else points to the buffer.
+//! Classify strings, vectors, and objects of std::shared_ptr. A buffer shows nothing of its holder, so words that look
+//! like a holder count only if nothing else points to the buffer.
 
 use super::capacity::Order;
 use super::finding::{Held, Shape};
@@ -12,39 +12,39 @@ use std::mem::discriminant;
 use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
 
-/// What one finds to be left over may free another's name, and so on: strings in the memory of a vector that grew make
-/// longer chains than other containers.
+/// What one round finds to be stale may let the next one classify another buffer, and so on: strings in the memory of a
+/// vector that grew make the longest such chains.
 const ROUNDS: usize = 64;
-/// In libstdc++'s std::string, behind the pointer, the size and the capacity: the rest of a short text.
+/// The offset, in libstdc++'s std::string, of the rest of a short text: after the pointer, the size and the capacity.
 const SHORT: u64 = 24;
 
-/// Which parts of blocks hold no items, and where the words are that hold buffers for certain; both ascending.
+/// The parts of blocks without items, and the addresses of words that surely hold buffers; both ascending.
 #[derive(Default)]
 pub(crate) struct Settled {
     pub(crate) left_over: Vec<(u64, u64)>,
     pub(crate) holders: Vec<u64>,
 }
 
-/// Names the buffers of strings and vectors.
+/// Classifies the buffers of strings and vectors.
 pub(crate) struct Settler<'a, 'b> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) prover: &'b mut Prover<'a>,
     /// How many words on stacks point to each block.
     pub(crate) from_stacks: ByAddress<u32>,
-    /// How many words in `dead` do.
+    /// How many words in `dead` point to each block.
     pub(crate) from_dead: ByAddress<u32>,
     /// How many words in `dead` point into each block.
     pub(crate) inside_from_dead: ByAddress<u32>,
-    /// Parts of blocks whose words are left over, or text; ascending.
+    /// Parts of blocks whose words are stale, or text; ascending.
     pub(crate) dead: Vec<(u64, u64)>,
-    /// Of buffers of strings what is behind the text, and the word of a string that it uses for a short text alone.
+    /// What follows the text in buffers of strings, and the word of a string that is used only for a short text.
     pub(crate) behind_texts: Vec<(u64, u64)>,
-    /// Where the words are that lead to the buffers that were named.
+    /// The addresses of words that point to the classified buffers.
     pub(crate) holders: Vec<u64>,
 }
 
 impl Settler<'_, '_> {
-    /// `held`: all words that look like those that hold a buffer.
+    /// Classify the buffers. `held`: all words that look like holders of a buffer.
     pub(crate) fn settle(mut self, mut held: Vec<Held>) -> Settled {
         held.sort_unstable_by_key(|row| row.id);
         let found = std::mem::take(&mut self.dead);
@@ -62,7 +62,7 @@ impl Settler<'_, '_> {
             self.bury(found);
         }
         let Settler { look, mut dead, behind_texts, mut holders, .. } = self;
-        // Any bytes may lie in a text.
+        // A text may contain any bytes.
         dead.retain(|(start, _)| look.block_with(*start).is_some_and(|(id, _)| !look.is_of(id, Family::String)));
         dead.extend(behind_texts);
         dead.sort_unstable();
@@ -75,8 +75,8 @@ impl Settler<'_, '_> {
         known.row(self.look.kind(id)).is_some_and(|(family, _)| *family != Family::Object)
     }
 
-    /// Names the buffer that all these hold, if they agree and are all that do; the parts of it and of its holders that hold
-    /// nothing.
+    /// Classify the buffer that all these words hold, if they agree and nothing else points to it. Return the parts of
+    /// it and of its holders without content.
     fn buffer(&mut self, rows: &[Held]) -> Option<Vec<(u64, u64)>> {
         let family = only_shape(rows).filter(|_| self.are_all(rows))?;
         let (id, block) = (rows[0].id, rows[0].block);
@@ -105,7 +105,7 @@ impl Settler<'_, '_> {
         self.holders.extend(rows.iter().map(|row| row.holder));
         let mut found = vec![(lives, end)];
         if family == Family::String {
-            // The zero that ends a text makes no address of the rest of its word.
+            // The NUL that ends a text does not turn the rest of its word into an address.
             let last = block.saturating_add((most - 1) / 8 * 8).min(end);
             let short =
                 rows.iter().filter(|_| self.look.libraries.libstdcxx).map(|row| row.holder.saturating_add(SHORT));
@@ -116,7 +116,7 @@ impl Settler<'_, '_> {
         Some(found)
     }
 
-    /// Whether the block begins with an object that has a vtable, and has another of its class behind it.
+    /// Return whether the block begins with an object that has a vtable, and has another one of its class after it.
     fn is_row(&mut self, id: u32, rows: &[Held]) -> bool {
         let block = rows[0].block;
         let end = rows.iter().map(|row| if let Shape::Vector(end) = row.shape { end } else { block }).min();
@@ -125,7 +125,8 @@ impl Settler<'_, '_> {
         rest.any(|at| self.prover.reader.word(at) == Some(first))
     }
 
-    /// Whether no other words point to the block or into it: in blocks and static data, or, if only stacks hold it, on stacks.
+    /// Return whether no other words point to the block or into it: in blocks and static data, or, if only stacks hold
+    /// it, on stacks.
     fn are_all(&self, rows: &[Held]) -> bool {
         let id = rows[0].id;
         let sum = |on_stack: bool| rows.iter().filter(|row| row.on_stack == on_stack).map(|row| row.pointers).sum();
@@ -133,7 +134,7 @@ impl Settler<'_, '_> {
         let count = |of: &ByAddress<u32>| of.get(&u64::from(id)).copied().unwrap_or(0);
         let living = u32::from(counted).saturating_sub(count(&self.from_dead));
         let (in_memory, on_stacks): (u32, u32) = (sum(false), sum(true));
-        // An owner may also point into its block: to a base that is no object's first part.
+        // An owner may also point into its own block: to a base that is not the first part of an object.
         let inside = self.look.inside[id as usize].load(Ordering::Relaxed);
         let own: u32 = rows.iter().filter(|row| !row.on_stack).map(|row| row.inside).sum();
         let nobody_else = inside < MANY && own == u32::from(inside).saturating_sub(count(&self.inside_from_dead));
@@ -141,17 +142,17 @@ impl Settler<'_, '_> {
         counted < MANY && nobody_else && all_held
     }
 
-    /// Counts the words of parts that hold nothing.
+    /// Subtract the words of parts without items from the pointers that count.
     fn bury(&mut self, found: Vec<(u64, u64)>) {
         for (start, end) in &found {
             for at in (start.next_multiple_of(8)..*end).step_by(8) {
-                // What one container said of a word before counts once.
+                // A word counts once, even if two containers say that it is stale.
                 if range_at(&self.dead, at).is_some() {
                     continue;
                 }
                 let word = self.prover.reader.word(at).unwrap_or(0);
                 let found = self.look.block_with(word);
-                // Those of a block to itself were never counted.
+                // Words of a block that point to the block itself were never counted.
                 if let Some((id, block)) = found.filter(|(_, block)| !(block.address..block.end).contains(&at)) {
                     let counts = if block.address == word { &mut self.from_dead } else { &mut self.inside_from_dead };
                     *counts.entry(u64::from(id)).or_default() += u32::from(word >= block.address);
@@ -165,7 +166,7 @@ impl Settler<'_, '_> {
     }
 }
 
-/// What all of them would be.
+/// Return the family that all these words agree on.
 fn only_shape(rows: &[Held]) -> Option<Family> {
     let first = rows.first()?;
     let family = match first.shape {
@@ -180,11 +181,11 @@ fn class_of(look: &Look<'_>, id: u32) -> String {
     known.row(look.kind(id)).map(|(_, class)| class.clone()).unwrap_or_default()
 }
 
-/// Names the objects that the counts of std::shared_ptr in these blocks point to.
+/// Classify the objects to which the std::shared_ptr counts in these blocks point.
 pub(crate) fn settle_pointees(look: &Look<'_>, prover: &mut Prover<'_>, controls: &[(u32, u64)]) {
     for (id, address) in controls {
         let class = class_of(look, *id);
-        // libstdc++ counts owners from one, in 32 bits, libc++ from zero, in 64.
+        // libstdc++ counts owners from one, in 32 bits; libc++ from zero, in 64.
         let Some([counts, third, fourth]) = address.checked_add(8).and_then(|at| prover.reader.words::<3>(at)) else {
             continue;
         };

@@ -1,8 +1,8 @@
-//! Classes of C++ objects by their vtables (Itanium C++ ABI, 2.5.2 and 2.9.5): no symbols needed.
+//! Find classes of C++ objects by their vtables (Itanium C++ ABI, 2.5.2 and 2.9.5), without symbols.
 //!
-//! The words before what a vtable pointer points to are the distance to the top of the object and the address of the class's
-//! `type_info`, an object itself: its own vtable is one of those of `__cxxabiv1`, and its second word points to the mangled
-//! name.
+//! The two words before a vtable's address are the distance to the top of the object and the address of the class's
+//! `type_info`. That is an object itself: its own vtable is one of those of `__cxxabiv1`, and its second word points to
+//! the mangled name.
 
 use crate::by_address::ByAddress;
 use crate::demangle::demangle_class;
@@ -12,19 +12,19 @@ use gdbheap_access::memory::space::Space;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Longer names are nobody's.
+/// The longest class name that is read; real ones are shorter.
 const LONGEST_NAME: usize = 4 << 10;
-/// How far a base may lie in its object.
+/// The largest offset of a base in its object.
 const LARGEST_OBJECT: u64 = 1 << 30;
-/// Where all classes of type_info are, by the mangled names of themselves.
+/// The namespace of all classes of type_info, as their mangled names begin.
 const OF_TYPE_INFO: &[u8] = b"N10__cxxabiv1";
 
-/// Bytes of names that are read and kept for all vtables of a target: 100,000 classes have tens of MiB.
+/// The bytes of names that are read and kept for all vtables of a target: 100,000 classes have tens of MiB.
 pub(crate) const ROOM_FOR_NAMES: u64 = 64 << 20;
-/// What a name counts as beside its bytes.
+/// What a name costs in addition to its bytes.
 const ENTRY: u64 = 64;
 
-/// What a vtable says of the object that a pointer to it lies in.
+/// What a vtable tells about the object that contains a pointer to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Vtable {
     pub(crate) class: Arc<str>,
@@ -38,9 +38,9 @@ pub(crate) struct Vtables<'a> {
     objects: &'a [(u64, u64)],
     reader: Reader<'a>,
     known: ByAddress<Option<Vtable>>,
-    /// The classes by the addresses of their mangled names: many vtables may have one name.
+    /// The classes by the addresses of their mangled names: many vtables may have the same name.
     names: ByAddress<Option<Arc<str>>>,
-    /// The bytes of names that may still be read, by all who look at the target.
+    /// The bytes of names that may still be read, over all searches of the target.
     left: &'a AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Vtables<'a> {
         Vtables { objects, reader: Reader::new(space), known, names, left }
     }
 
-    /// The vtable that `word` points to, if it does.
+    /// Return the vtable to which `word` points, if there is one.
     #[inline]
     pub(crate) fn at(&mut self, word: u64) -> Option<&Vtable> {
         if word % 8 != 0 || !self.is_in_object(word) {
@@ -74,7 +74,8 @@ impl<'a> Vtables<'a> {
             return None;
         }
         let name = self.name_of_vtable(vtable)?;
-        // Where the names of the C++ library cannot be read, that its vtable lies in an object has to do.
+        // If the names of the C++ library cannot be read, it suffices that the type_info's vtable lies in a loaded
+        // object.
         let info = self.reader.word(vtable - 8)?;
         let meta = self.reader.word(info).filter(|meta| self.is_in_object(*meta))?;
         let mut begin = [0; OF_TYPE_INFO.len()];
@@ -85,13 +86,13 @@ impl<'a> Vtables<'a> {
         Some(Vtable { class: self.class(name)?, to_top })
     }
 
-    /// Where the mangled name of the class with this vtable is.
+    /// Return the address of the mangled name of the class with this vtable.
     fn name_of_vtable(&mut self, vtable: u64) -> Option<u64> {
         let info = self.reader.word(vtable.checked_sub(8)?).filter(|info| self.is_in_object(*info))?;
         self.reader.word(info.checked_add(8)?).filter(|name| self.is_in_object(*name))
     }
 
-    /// The class whose mangled name is at `name`; None where it is none, or there is no room left for names.
+    /// Return the class whose mangled name is at `name`; None if it is not a class's, or if no room is left for names.
     fn class(&mut self, name: u64) -> Option<Arc<str>> {
         if !self.names.contains_key(&name) {
             let class = self.read_class(name);
@@ -103,7 +104,7 @@ impl<'a> Vtables<'a> {
     fn read_class(&mut self, name: u64) -> Option<Arc<str>> {
         self.take(0)?;
         let mangled = self.reader.string(name, LONGEST_NAME);
-        // What does not end was read for nothing.
+        // Count a name without an end too: it was read.
         self.take(mangled.as_ref().map_or(LONGEST_NAME, Vec::len))?;
         let class = demangle_class(&mangled?)?;
         self.take(class.len())?;
@@ -120,7 +121,8 @@ impl<'a> Vtables<'a> {
     }
 }
 
-/// The first argument of the template that `class` begins with: `Foo` of `std::_Sp_counted_ptr<Foo*, …>` without the star.
+/// Return the first argument of the template with which `class` begins, without a star: `Foo` of
+/// `std::_Sp_counted_ptr<Foo*, …>`.
 pub(crate) fn first_argument(class: &str) -> Option<&str> {
     let rest = &class[class.find('<')? + 1..];
     let mut depth = 0u32;
@@ -142,7 +144,7 @@ mod tests {
     use gdbheap_access::memory::space::{Backing, Segment, Space};
     use std::sync::atomic::AtomicU64;
 
-    /// Vtables of `count` classes, each with a name of its own or all with one, and where the objects of each begin.
+    /// Make vtables of `count` classes, each with its own name or all with one, and the addresses of an object of each.
     fn forged(count: u64, is_shared: bool) -> (Space, Vec<u64>, (u64, u64)) {
         const START: u64 = 1 << 20;
         let one = format!("900{}\0", "x".repeat(900)).into_bytes();

@@ -1,4 +1,4 @@
-//! What the blocks of a target are, each once.
+//! Classify each block of a target.
 
 use super::capacity::{Capacity, Rooms};
 use super::finding::{Candidates, Finder};
@@ -22,7 +22,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8};
 use std::sync::{Mutex, PoisonError};
 
-/// The class of the object with a vtable that begins at `address`. `objects`: the memory of loaded objects, ascending.
+/// Return for each address the class of the object with a vtable that begins there. `objects`: the memory of loaded
+/// objects, ascending.
 pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec<Option<String>> {
     let left = AtomicU64::new(ROOM_FOR_NAMES);
     let mut vtables = Vtables::new(space, objects, &left);
@@ -33,7 +34,7 @@ pub fn class_at(space: &Space, objects: &[(u64, u64)], addresses: &[u64]) -> Vec
     addresses.iter().map(&mut class).collect()
 }
 
-/// The kinds of all blocks that are used, by the numbers that the graph of the same heaps gives them.
+/// The kinds of all used blocks, by the numbers that the graph of the same heaps gives them.
 pub struct Structures {
     pub(crate) shared: SharedHeaps,
     pub(crate) ids: Ids,
@@ -48,10 +49,9 @@ pub struct Structures {
 }
 
 #[allow(clippy::too_many_arguments)]
-/// Looks at all blocks. `objects`: the memory of loaded objects, ascending, by which classes are known;
-/// `code`: what of it can be executed; `statics`, `stacks`:
-/// where else containers may lie; `named`: addresses of blocks with what they are known to be. Blocks of which only a walk
-/// tells whether they are used are left out.
+/// Classify all blocks. `objects`: the memory of loaded objects, ascending, in which vtables lie; `code`: its
+/// executable part; `statics`, `stacks`: other places where containers may lie; `named`: addresses of blocks whose kind
+/// is known. Blocks whose use only a walk finds out are left out.
 pub fn find_structures(
     watcher: &dyn Watcher,
     shared: SharedHeaps,
@@ -115,7 +115,7 @@ fn filled<T>(count: usize, make: fn() -> T) -> Result<Vec<T>> {
     Ok(all)
 }
 
-/// Shows all blocks, static data and stacks to finders, one a worker.
+/// Show all blocks, static data and stacks to finders, one for each worker.
 fn pass<const SHAPES: bool>(
     watcher: &dyn Watcher,
     look: &Look<'_>,
@@ -137,7 +137,7 @@ fn pass<const SHAPES: bool>(
     Ok(found)
 }
 
-/// Proves what was found, the surest first.
+/// Prove the candidates, the surest first.
 fn prove(
     look: &Look<'_>,
     mut found: Vec<Candidates>,
@@ -170,7 +170,7 @@ fn prove(
     Ok(settler.settle(held))
 }
 
-/// Tries all candidates of one shape.
+/// Try all candidates of one shape.
 fn all<'a, T: 'a>(
     control: &Control<'_>,
     candidates: impl Iterator<Item = &'a T>,
@@ -178,7 +178,7 @@ fn all<'a, T: 'a>(
 ) -> std::result::Result<(), Cancelled> {
     const AT_ONCE: usize = 1 << 10;
     for (place, candidate) in candidates.enumerate() {
-        // What fails is no container.
+        // A candidate that fails is not a container.
         let _is_proven = proof(candidate).is_some();
         if place % AT_ONCE == 0 {
             control.advance(0)?;
@@ -187,7 +187,7 @@ fn all<'a, T: 'a>(
     Ok(())
 }
 
-/// How many blocks of each kind there are, and of all, and their bytes.
+/// Count the blocks and bytes of each kind, and of all.
 fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<KindRow>, Tally) {
     let mut all = Tally::default();
     let row = |(family, class): &(Family, String)| KindRow {
@@ -214,58 +214,58 @@ fn tally(heaps: Heaps<'_>, ids: &Ids, kinds: &[u32], known: &Kinds) -> (Vec<Kind
 }
 
 impl Structures {
-    /// The kinds that are known, numbered from one on.
+    /// Return the known kinds, numbered from one on.
     pub fn rows(&self) -> &[KindRow] {
         &self.rows
     }
 
-    /// The number of each block's kind, in the order of the blocks; zero where none is known.
+    /// Return the number of each block's kind, in the order of the blocks; zero if unknown.
     pub fn by_block(&self) -> &[u32] {
         &self.kinds
     }
 
-    /// The room and use of containers, a row for each kind. Without `pages` all room counts as resident.
+    /// Return the capacity and use of containers, a row for each kind. Without `pages` all room counts as resident.
     pub fn capacities(&self, pages: Option<&Pages>) -> Vec<Capacity> {
         self.rooms.rows(pages, self.shared.lend().space.machine.page)
     }
 
-    /// All blocks that were looked at.
+    /// Return the count and bytes of all blocks that were examined.
     pub fn all(&self) -> Tally {
         self.all
     }
 
-    /// The kind of each block by its number, zero where none is known.
+    /// Return the kind of each block by its number; zero if unknown.
     pub fn kinds(&self) -> &[u32] {
         &self.kinds
     }
 
-    /// The kinds of blocks that are proven to be held by a pointer into their middle.
+    /// Return the kinds of blocks that are proven to be held by a pointer into their middle.
     pub fn held_inside(&self) -> &HashSet<u32> {
         &self.held_inside
     }
 
-    /// Parts of containers' blocks that hold no items, ascending: their words are left over.
+    /// Return the parts of containers' blocks without items, ascending: their words are stale.
     pub fn left_over(&self) -> &[(u64, u64)] {
         &self.left_over
     }
 
-    /// Whether what may be containers was left out, as it would have taken too much memory.
+    /// Return whether possible containers were left out because they would have taken too much memory.
     pub fn left_out(&self) -> bool {
         self.left_out
     }
 
-    /// Where the words are that lead to proven buffers of strings and vectors, ascending.
+    /// Return the addresses of words that point to proven buffers of strings and vectors, ascending.
     pub fn holders(&self) -> &[u64] {
         &self.holders
     }
 
-    /// The kind of the block that holds an address: zero where none is known, and where there is no used block.
+    /// Return the kind of the block that holds an address; zero if it is unknown, or if there is no used block.
     pub fn kind_at(&self, address: u64) -> u32 {
         let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
         blocks.find(address).map_or(UNKNOWN, |found| self.kinds[found.id as usize])
     }
 
-    /// The blocks of these kinds as `(address, size)`, ascending in each store; of more than `most` the first.
+    /// Return at most `most` blocks of these kinds as `(address, size)`, ascending in each store.
     pub fn blocks_of(&self, kinds: &HashSet<u32>, most: usize) -> Vec<(u64, u64)> {
         let blocks = Blocks { heaps: self.shared.lend(), ids: &self.ids };
         let place = |id: u32| match blocks.node(id) {

@@ -1,42 +1,43 @@
-//! The process's own memory, read by the kernel (process_vm_readv): what is not there is an error instead of a signal, wherever
-//! a damaged stack or a library that another thread unloads may lead.
+//! Reading the process's own memory through the kernel (process_vm_readv). Absent memory is then an error instead of a
+//! signal, for example on a damaged stack, or after another thread unloaded a library.
 
 use core::ffi::c_void;
 
-/// Divides every page: a window is there, or it is not.
+/// The size of a window. It divides every page size, so that a window is either present or absent.
 const WINDOW: usize = 2 << 10;
 const WINDOWS: usize = 64;
-/// What most stacks lie in.
+/// The number of windows that most stacks fit into.
 const AHEAD: usize = 16;
 
-/// What was read for one stack, each window once. Zero bytes are a valid one.
+/// The windows that were read for one stack, each once. Zero bytes are valid.
 pub(super) struct Windows {
     pid: i32,
     round: u64,
-    /// How many windows the last stack lay in.
+    /// The number of windows that the last stack took.
     ahead: usize,
-    /// The round in which each was read, and its number.
+    /// The round in which each window was read, and its number.
     keys: [(u64, u64); WINDOWS],
     bytes: [[u8; WINDOW]; WINDOWS],
 }
 
-/// Copies memory of our own process; returns how much of it is there.
+/// Copy memory of this process. Return how many bytes of it are present.
 pub(super) fn copy(pid: i32, from: u64, into: *mut u8, size: usize) -> usize {
     let local = libc::iovec { iov_base: into as *mut c_void, iov_len: size };
     let remote = libc::iovec { iov_base: from as usize as *mut c_void, iov_len: size };
-    // SAFETY: the caller's room; what cannot be read is the kernel's to find out.
+    // SAFETY: writes into the caller's buffer; the kernel checks what can be read.
     let got = unsafe { libc::syscall(libc::SYS_process_vm_readv, pid, &local, 1usize, &remote, 1usize, 0usize) };
     got.max(0) as usize
 }
 
 impl Windows {
-    /// What was read before may be different now.
+    /// Begin a new round: what was read before may have changed.
     pub(super) fn begin(&mut self, pid: u32) {
         self.pid = pid as i32;
         self.round += 1;
     }
 
-    /// Reads some windows at once, from the one at an address on: a call for each would cost more than all the rest.
+    /// Read several windows at once, from the one at an address on. A system call for each would cost more than all the
+    /// rest.
     pub(super) fn read_ahead(&mut self, address: u64) {
         let first = address / WINDOW as u64;
         let count = self.ahead.clamp(2, AHEAD);
@@ -48,7 +49,7 @@ impl Windows {
         }
         let from = (first * WINDOW as u64) as usize as *mut c_void;
         let remote = libc::iovec { iov_base: from, iov_len: count * WINDOW };
-        // SAFETY: into our own windows; what cannot be read is the kernel's to find out.
+        // SAFETY: writes into our own windows; the kernel checks what can be read.
         let got = unsafe {
             libc::syscall(libc::SYS_process_vm_readv, self.pid, local.as_ptr(), count, &remote, 1usize, 0usize)
         };
@@ -59,7 +60,7 @@ impl Windows {
         }
     }
 
-    /// The stack lay in [start, end): the next one may.
+    /// Remember how many windows the stack in [start, end) took; the next one may take as many.
     pub(super) fn remember(&mut self, start: u64, end: u64) {
         self.ahead = (end / WINDOW as u64).saturating_sub(start / WINDOW as u64) as usize + 1;
     }
@@ -82,7 +83,7 @@ impl Windows {
         Some(bytes)
     }
 
-    /// The bytes at an address; None where not all of them are there.
+    /// Read the bytes at an address; None if some of them are absent.
     pub(super) fn read(&mut self, address: u64, into: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < into.len() {

@@ -1,9 +1,9 @@
-//! Stacks of C and of Python: with each call that allocates, or with a sample of them by bytes.
+//! Stacks of C and Python frames, with each call that allocates, or with a sample of the calls by bytes.
 //!
-//! The sample is that of a Poisson process along the bytes that are asked for: a block of `s` bytes has a stack with
-//! probability 1 - exp(-s / mean), whatever was asked for before. All is done by the thread that calls, which has the lock, on
-//! its own stack: at most some KiB of it. Nothing is allocated, no function of libc's that takes a lock is called, and what may
-//! not be there is read by the kernel.
+//! The sample is a Poisson process along the requested bytes: a block of `s` bytes has a stack with probability 1 -
+//! exp(-s / mean), independent of earlier requests. The calling thread does all the work. It has the lock, and uses at
+//! most some KiB of its own stack. It allocates nothing, and calls no libc function that takes a lock. Memory that may
+//! be absent is read by the kernel.
 
 mod memory;
 mod modules;
@@ -25,14 +25,14 @@ use python::{Python, PythonFrame, Walked, MAX_CODE};
 use unwind::{Frame, Registers, Rules, Step};
 
 const MAX_NATIVE: usize = 512;
-/// What a stack takes at most in the log: two numbers of ten bytes a frame.
+/// The most bytes of a stack in the log: two numbers of ten bytes for each frame.
 const MAX_STACK: usize = 64 + 10 * MAX_NATIVE + 20 * python::MAX_FRAMES;
 const MAX_LOADED: usize = 1 << 10;
 
-/// Whether an object was unloaded since the list of them was read: another may lie in its place.
+/// Whether an object was unloaded since the list of objects was read: another one may be in its place.
 pub(crate) static UNLOADED: AtomicBool = AtomicBool::new(false);
 
-/// A stack as it is written: the innermost frames first.
+/// A stack as it is written, innermost frames first.
 struct Taken {
     native: [u64; MAX_NATIVE],
     native_count: usize,
@@ -40,7 +40,7 @@ struct Taken {
     python_count: usize,
 }
 
-/// All that is kept between two stacks. Zero bytes are a valid one, and what a forked child finds.
+/// The data kept between two stacks. Zero bytes are valid, as in a forked child.
 pub(crate) struct Stacks {
     windows: Windows,
     modules: Modules,
@@ -49,28 +49,28 @@ pub(crate) struct Stacks {
     python: Python,
     now: Taken,
     before: Taken,
-    /// The stage in which `before` is, and the thread whose it is.
+    /// The stage that contains `before`, and the thread that it belongs to.
     stage: u64,
     thread: u32,
 }
 
-/// A process begins: what is recorded in it, and how far it is to the first sample.
+/// Begin a process: read the sampling rate, and choose the distance to the first sample. Return the rate.
 pub(crate) fn begin(owned: &mut Owned) -> u64 {
     owned.mean = settings::mean();
     let mut seed = 0u64;
-    // SAFETY: into our own memory. Without it the time and the process are what differs.
+    // SAFETY: writes into memory of this function. If it fails, the time and the process id are the seed.
     unsafe { libc::syscall(libc::SYS_getrandom, &mut seed, 8usize, libc::GRND_NONBLOCK) };
     owned.random = seed ^ owned.began ^ u64::from(owned.pid) << 32;
     owned.countdown = distance(owned);
     owned.mean
 }
 
-/// Bytes to the next sample.
+/// Return the bytes to the next sample.
 fn distance(owned: &mut Owned) -> u64 {
     if owned.mean <= 1 {
         return 0;
     }
-    // Steele, Lea and Flood's splitmix64.
+    // splitmix64 of Steele, Lea and Flood.
     owned.random = owned.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = owned.random;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -79,11 +79,12 @@ fn distance(owned: &mut Owned) -> u64 {
     // In (0, 1].
     let uniform = ((mixed >> 11) + 1) as f64 / (1u64 << 53) as f64;
     let bytes = -logarithm(uniform) * owned.mean as f64;
-    // A block is sampled if it reaches so far: what is left of a byte counts as one.
+    // A block is sampled if it reaches this far; a fraction of a byte counts as one.
     (bytes as u64).saturating_add(1)
 }
 
-/// Without libm, which a program need not have loaded: by the series of its inverse hyperbolic tangent.
+/// Return the natural logarithm without libm, which a program need not have loaded, by the series of the inverse
+/// hyperbolic tangent.
 fn logarithm(value: f64) -> f64 {
     let bits = value.to_bits();
     let mut exponent = (bits >> 52) as i64 - 1023;
@@ -101,7 +102,7 @@ fn logarithm(value: f64) -> f64 {
     2.0 * sum + exponent as f64 * core::f64::consts::LN_2
 }
 
-/// A call that allocates so many bytes was made, and is written down next.
+/// Count a call that has allocated `size` bytes and is recorded next. Take its stack if it is sampled.
 #[inline(always)]
 pub(crate) fn count(own: &Own, size: u64) {
     // SAFETY: `own` has the lock.
@@ -127,7 +128,7 @@ fn take(own: &Own) {
         let Some(found) = modules::new_memory(core::mem::size_of::<Stacks>(), libc::MADV_WIPEONFORK) else { return };
         owned.stacks = found as *mut c_void;
     }
-    // SAFETY: our own memory, of the process, for who has the lock.
+    // SAFETY: memory of this process for the owner of the lock.
     let stacks = unsafe { &mut *(owned.stacks as *mut Stacks) };
     stacks.windows.begin(owned.pid);
     let registers = Registers::here();
@@ -141,7 +142,7 @@ fn take(own: &Own) {
 }
 
 impl Stacks {
-    /// The frames of C outside of our own; whether there are more.
+    /// Follow the C frames outside this library. Return whether there are more.
     fn follow(&mut self, own: &Own, frame: &mut Frame) -> bool {
         self.now.native_count = 0;
         self.windows.read_ahead(frame.registers.stack_pointer());
@@ -193,7 +194,7 @@ impl Stacks {
     fn write_codes(&mut self, own: &Own) {
         for place in 0..self.now.python_count {
             let Some(frame) = self.now.python.get(place) else { return };
-            // The same as further out was there just now.
+            // A frame with the same code was just handled.
             let is_known = frame.code == 0
                 || self
                     .now
@@ -246,7 +247,8 @@ impl Stacks {
     }
 }
 
-/// Says how many of the outermost frames are those of the stack before, and how many others there are; returns these.
+/// Write how many of the outermost frames equal those of the stack before, and how many others there are. Return the
+/// others.
 fn differ<'a, T: PartialEq>(now: &'a [T], before: &[T], part: &mut Part) -> &'a [T] {
     let common = now.iter().rev().zip(before.iter().rev()).take_while(|(one, other)| one == other).count();
     let new = now.get(..now.len() - common).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! What is loaded, by /proc/self/maps and the headers in memory. The dynamic linker is not asked: it takes locks that another
-//! thread may hold while it waits for us.
+//! The loaded objects, found by /proc/self/maps and by the headers in memory. The dynamic linker is not asked, because
+//! it takes locks that another thread may hold while it waits for this one.
 
 use super::memory::{copy, Windows};
 use core::ptr::null_mut;
@@ -18,12 +18,12 @@ const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const NT_GNU_BUILD_ID: u32 = 3;
-/// Fields of an ELF header, of a program header, the size of one.
+/// Offsets of fields in an ELF header, and the size of a program header.
 const PHOFF: u64 = 32;
 const PHNUM: u64 = 56;
 const SEGMENT: u64 = 56;
 
-/// A loaded object. Zero bytes are a valid one, which holds nothing.
+/// A loaded object. Zero bytes are valid, and contain no address.
 #[derive(Clone, Copy)]
 pub(super) struct Module {
     pub(super) start: u64,
@@ -31,12 +31,12 @@ pub(super) struct Module {
     pub(super) bias: u64,
     inode: u64,
     is_code: bool,
-    /// From `.eh_frame_hdr` to the end of its segment, and the copy of that; null until it is needed.
+    /// The bytes from `.eh_frame_hdr` to the end of its segment, and their copy; null until it is needed.
     table_start: u64,
     table_end: u64,
     copy: *mut u8,
     copied: usize,
-    /// Of the dynamic section; 0 without one.
+    /// The address of the dynamic section; 0 if there is none.
     pub(super) dynamic: u64,
     build_id: [u8; MAX_BUILD_ID],
     build_id_size: usize,
@@ -63,7 +63,8 @@ impl Module {
             && self.build_id() == other.build_id()
     }
 
-    /// The address of `.eh_frame_hdr`, and the bytes from there on. A copy: another thread may unload the object.
+    /// Return the address of `.eh_frame_hdr`, and a copy of the bytes from there on: another thread may unload the
+    /// object.
     pub(super) fn table(&mut self, pid: i32) -> Option<(u64, &'static [u8])> {
         let size = self.table_end.checked_sub(self.table_start).filter(|size| (1..=MAX_TABLE).contains(size))? as usize;
         if self.table_start == 0 {
@@ -73,7 +74,7 @@ impl Module {
             self.copy = new_memory(size, libc::MADV_DONTFORK)?;
             self.copied = copy(pid, self.table_start, self.copy, size);
         }
-        // SAFETY: our own memory, which is given back only when no stack is being followed.
+        // SAFETY: our own memory, which is only unmapped while no stack is being followed.
         Some((self.table_start, unsafe { core::slice::from_raw_parts(self.copy, self.copied) }))
     }
 
@@ -86,7 +87,7 @@ impl Module {
     }
 }
 
-/// Zeroed memory of our own.
+/// Map zeroed memory.
 pub(super) fn new_memory(size: usize, advice: libc::c_int) -> Option<*mut u8> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -101,20 +102,20 @@ pub(super) fn new_memory(size: usize, advice: libc::c_int) -> Option<*mut u8> {
     }
 }
 
-/// What is loaded, ascending. Zero bytes are a valid one.
+/// The loaded objects, ascending. Zero bytes are valid.
 pub(super) struct Modules {
     pub(super) all: [Module; MAX_MODULES],
     pub(super) count: usize,
-    /// While the list is read: those before.
+    /// The previous list, while the list is being read.
     old: [Module; MAX_MODULES],
-    /// Code of no file (a compiler's at run time) that was met since.
+    /// Code without a file (of a just-in-time compiler) that was met since.
     strange: [(u64, u64); MAX_STRANGE],
     strange_count: usize,
-    /// Counts how often the list was read.
+    /// How often the list was read.
     pub(super) age: u64,
 }
 
-/// What the list is read into: not on the program's stack, which may be small.
+/// Buffers for reading the list. They are not on the program's stack, which may be small.
 pub(super) struct Buffers {
     line: [u8; MAX_PATH + 256],
     piece: [u8; PIECE],
@@ -137,13 +138,14 @@ impl Modules {
         all.get_mut(place).filter(|module| module.holds(address))
     }
 
-    /// Whether code that nobody holds may be of an object that was loaded since.
+    /// Return whether code outside all objects may belong to an object that was loaded since.
     pub(super) fn may_be_new(&self, address: u64) -> bool {
         let strange = self.strange.get(..self.strange_count).unwrap_or_default();
         self.strange_count < MAX_STRANGE && !strange.iter().any(|(start, end)| (*start..*end).contains(&address))
     }
 
-    /// Reads the list again. `wanted`: an address that nobody held. `added` is told of each object that was not there before.
+    /// Read the list again. `wanted`: an address that was in no object. `added` is called for each object that was not
+    /// in the list before.
     #[inline(never)]
     pub(super) fn read(
         &mut self,
@@ -177,14 +179,14 @@ impl Modules {
     }
 
     fn read_lines(&mut self, windows: &mut Windows, buffers: &mut Buffers, wanted: u64, strange: &mut (u64, u64)) {
-        // SAFETY: a name of our own.
+        // SAFETY: a constant path.
         let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if file < 0 {
             return;
         }
         let mut used = 0;
         loop {
-            // SAFETY: into our own memory.
+            // SAFETY: reads into our own memory.
             let got = unsafe { libc::read(file, buffers.piece.as_mut_ptr() as *mut _, PIECE) };
             if got <= 0 {
                 break;
@@ -192,7 +194,7 @@ impl Modules {
             for at in 0..got as usize {
                 let byte = buffers.piece.get(at).copied().unwrap_or(b'\n');
                 if byte != b'\n' {
-                    // The end of a path that is too long is left out.
+                    // The end of a path that is too long is dropped.
                     if let Some(place) = buffers.line.get_mut(used) {
                         *place = byte;
                         used += 1;
@@ -213,7 +215,7 @@ impl Modules {
         unsafe { libc::close(file) };
     }
 
-    /// One more line: a part of the last object, or another one's beginning.
+    /// Take one more line: a part of the last object, or the beginning of another one.
     fn take(&mut self, windows: &mut Windows, line: &Line) {
         if line.inode == 0 && line.path != b"[vdso]" {
             return;
@@ -230,7 +232,7 @@ impl Modules {
             return;
         }
         let Some(place) = self.all.get_mut(self.count) else { return };
-        // SAFETY: zero bytes are a valid one. In its place: it is too large for the program's stack.
+        // SAFETY: zero bytes are valid. Written in place, because it is too large for the program's stack.
         unsafe { (place as *mut Module).write_bytes(0, 1) };
         (place.start, place.end, place.inode, place.is_code) = (line.start, line.end, line.inode, line.is_code);
         place.path_size = line.path.len().min(MAX_PATH);
@@ -240,10 +242,10 @@ impl Modules {
         self.count += 1;
     }
 
-    /// The last object is complete: it goes again if it is none.
+    /// Complete the last object. Remove it if it is not an object.
     fn close(&mut self, windows: &mut Windows) {
         let Some(last) = self.count.checked_sub(1).and_then(|place| self.all.get_mut(place)) else { return };
-        // One that has been looked at has a bias, or was linked where it lies.
+        // Its headers were examined already.
         if last.table_end != 0 || last.dynamic != 0 {
             return;
         }
@@ -310,7 +312,7 @@ fn read_build_id(windows: &mut Windows, module: &mut Module, start: u64, size: u
     }
 }
 
-/// "7f3c1000-7f3c2000 r-xp 00001000 fe:01 1234    /usr/lib/libc.so.6"
+/// Parse a line such as "7f3c1000-7f3c2000 r-xp 00001000 fe:01 1234    /usr/lib/libc.so.6".
 fn parsed(line: &[u8]) -> Option<Line<'_>> {
     let mut words = Words(line);
     let range = words.next()?;

@@ -1,5 +1,5 @@
-//! The Python frames of the thread that calls, read from the interpreter's structures: nothing of it is called. Whatever does
-//! not fit ends the walk.
+//! The Python frames of the calling thread, read from the interpreter's structures; none of its functions are called.
+//! Anything inconsistent ends the walk.
 
 use super::memory::Windows;
 use super::modules::{Module, Modules};
@@ -10,23 +10,23 @@ const MAX_INTERPRETERS: usize = 16;
 const MAX_THREADS: usize = 1 << 12;
 pub(super) const MAX_FRAMES: usize = 512;
 const CODES: usize = 8 << 10;
-/// Bytes of `_PyRuntime` in which the list of interpreters begins.
+/// The bytes at the beginning of `_PyRuntime` that contain the list of interpreters.
 const RUNTIME_HEAD: u64 = 8 << 10;
-/// sizeof(PyThreadState), with room: since 3.14 a frame that is nobody's lies in it.
+/// sizeof(PyThreadState), with a margin: since 3.14 it contains a frame that belongs to no evaluator.
 const STATE_BYTES: u64 = 16 << 10;
-/// Searches that found nothing before they become rarer.
+/// After this many searches that found nothing, searches become less frequent.
 const PATIENCE: u64 = 256;
 const LOWEST: u64 = 64 << 10;
-/// enum _frameowner: what stands for C.
+/// enum _frameowner: from this value on, a frame stands for C code.
 const OWNED_BY_C: u8 = 3;
-/// Of an object, a variable-sized one, and a type.
+/// Offsets of fields: of an object, of a variable-sized object, and of a type.
 const OB_TYPE: u64 = 8;
 const OB_SIZE: u64 = 16;
 const TP_NAME: u64 = 24;
 const MAX_NAME: usize = 400;
 const MAX_FILE: usize = 1 << 10;
 const MAX_LINES: usize = 40 << 10;
-/// What a code object takes at most in the log.
+/// The most bytes of a code object in the log.
 pub(super) const MAX_CODE: usize = 48 << 10;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -34,11 +34,11 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const MAX_DYNAMIC: u64 = 128;
 const MAX_CHAIN: u32 = 1 << 16;
 const SYMBOL: u64 = 24;
-/// "xdebugpy", with which `_PyRuntime` begins since 3.13; then the version and whether it is a free-threaded build.
+/// "xdebugpy", with which `_PyRuntime` begins since 3.13. The version follows, and whether it is a free-threaded build.
 const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 
-/// A frame: its code object and the bytes from the code's first instruction, and whether it is the outermost one of its
-/// evaluator. Code 0: what stands for C, which only ends an evaluator's frames.
+/// A frame: its code object, the offset in bytes from the code's first instruction, and whether it is the outermost
+/// frame of its evaluator. A frame with code 0 stands for C code, and only ends the frames of an evaluator.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(super) struct PythonFrame {
     pub(super) code: u64,
@@ -46,23 +46,23 @@ pub(super) struct PythonFrame {
     pub(super) ends: bool,
 }
 
-/// What is known of the interpreter. Zero bytes are a valid one.
+/// What is known of the interpreter. Zero bytes are valid.
 pub(super) struct Python {
-    /// Of the modules among which it was looked for.
+    /// The age of the list of modules in which it was looked for.
     age: u64,
     runtime: u64,
     release: u32,
     interpreters: [u64; MAX_INTERPRETERS],
     count: usize,
-    /// Searches that found nothing new are made less and less often.
+    /// The number of searches that found nothing new; they become less and less frequent.
     missed: u64,
     last: (u64, u64),
-    /// Code objects that were written down, and what they pointed to.
+    /// The code objects that were recorded, each with a hash of what it pointed to.
     codes: [(u64, u64); CODES],
     codes_used: usize,
 }
 
-/// The frames, the innermost first. `torn`: some are missing.
+/// The result of a walk. `is_torn`: outer frames are missing.
 pub(super) struct Walked {
     pub(super) count: usize,
     pub(super) is_torn: bool,
@@ -74,7 +74,7 @@ fn at(base: u64, offset: i32) -> u64 {
 }
 
 impl Python {
-    /// Other objects are loaded: one of them may be the interpreter.
+    /// Look for the interpreter if the list of loaded objects has changed.
     fn look(&mut self, windows: &mut Windows, modules: &Modules) {
         if self.age == modules.age {
             return;
@@ -98,7 +98,7 @@ impl Python {
     }
 
     #[inline(never)]
-    /// The frames of the thread whose thread pointer is `me`.
+    /// Return the frames of the thread with the thread pointer `me`, innermost first.
     pub(super) fn walk(
         &mut self,
         windows: &mut Windows,
@@ -115,7 +115,7 @@ impl Python {
         walked
     }
 
-    /// None where it could not be followed to its end.
+    /// Collect the frames of a thread state. None if they could not be followed to the end.
     fn walk_frames(
         &mut self,
         windows: &mut Windows,
@@ -134,7 +134,7 @@ impl Python {
         while frame != 0 {
             let place = frames.get_mut(*count)?;
             if layout.f_owner >= 0 && windows.byte(at(frame, layout.f_owner))? >= OWNED_BY_C {
-                // Since 3.14 the outermost one is in the thread state: no evaluator's.
+                // Since 3.14 the outermost frame is in the thread state and belongs to no evaluator.
                 if frame.wrapping_sub(state) >= STATE_BYTES {
                     *place = PythonFrame { code: 0, offset: 0, ends: true };
                     *count += 1;
@@ -167,7 +167,7 @@ impl Python {
         }
         let mut found = self.listed(windows, layout, me);
         if found.is_none() {
-            // A thread may be none of Python's.
+            // The thread may not run Python.
             self.missed += 1;
             if self.missed < PATIENCE || self.missed % PATIENCE == 0 {
                 self.search(windows, layout);
@@ -199,7 +199,7 @@ impl Python {
         None
     }
 
-    /// Interpreters are what `_PyRuntime` points to whose first thread points back.
+    /// Find the interpreters: `_PyRuntime` points to them, and their first thread points back to them.
     fn search(&mut self, windows: &mut Windows, layout: &Layout) {
         self.count = 0;
         for place in (self.runtime..self.runtime.saturating_add(RUNTIME_HEAD)).step_by(8) {
@@ -218,7 +218,8 @@ impl Python {
         }
     }
 
-    /// Writes a code object into `room` if it was not written yet, or another one is there now. None: it was, or is none.
+    /// Write a code object into `room`, unless it was recorded already and has not been replaced. None if it was, or if
+    /// it is not a code object.
     pub(super) fn new_code(
         &mut self,
         windows: &mut Windows,
@@ -255,7 +256,7 @@ impl Python {
 
     fn is_new(&mut self, code: u64, print: u64) -> bool {
         if self.codes_used > CODES / 4 * 3 {
-            // All are written down again.
+            // All code objects are recorded again.
             self.codes = [(0, 0); CODES];
             self.codes_used = 0;
         }
@@ -275,7 +276,7 @@ impl Python {
     }
 }
 
-/// Whether its type says that it is a code object.
+/// Return whether the type of an object says that it is a code object.
 fn is_code(windows: &mut Windows, object: u64) -> bool {
     let mut name = [0; 5];
     let kind = windows.word(object.wrapping_add(OB_TYPE));
@@ -283,11 +284,11 @@ fn is_code(windows: &mut Windows, object: u64) -> bool {
     place.and_then(|place| windows.read(place, &mut name)).is_some() && &name == b"code\0"
 }
 
-/// A str: bytes a character (0: it could not be read), and its characters.
+/// Write a str: the bytes per character (0 if it could not be read), and its characters.
 fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part: &mut Part) {
     let state = windows.half(at(object, layout.unicode_state)).unwrap_or(0);
     let length = windows.word(at(object, layout.unicode_length)).unwrap_or(0);
-    // Two bits before these say whether it is interned.
+    // The two bits before these say whether it is interned.
     let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1, state >> 6 & 1);
     if is_compact == 0 || ![1, 2, 4].contains(&kind) {
         part.number(0);
@@ -300,7 +301,7 @@ fn text(windows: &mut Windows, layout: &Layout, object: u64, limit: usize, part:
 
 fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut Part) {
     let mut piece = [0u8; 256];
-    // All of it is there, or none is said to be.
+    // Write all of it, or nothing if a part of it is absent.
     let mut probe = [0u8; 1];
     let is_there = (0..size)
         .step_by(1 << 11)
@@ -322,7 +323,7 @@ fn raw(windows: &mut Windows, start: u64, size: usize, part: &mut Part) {
     }
 }
 
-/// The address of an exported symbol, by the table that the dynamic linker itself uses.
+/// Return the address of an exported symbol, by the hash table that the dynamic linker itself uses.
 fn symbol(windows: &mut Windows, module: &Module, name: &[u8]) -> Option<u64> {
     let (mut strings, mut symbols, mut hashes) = (0, 0, 0);
     if module.dynamic == 0 {
@@ -330,7 +331,7 @@ fn symbol(windows: &mut Windows, module: &Module, name: &[u8]) -> Option<u64> {
     }
     for entry in (0..MAX_DYNAMIC).map(|number| module.dynamic.wrapping_add(16 * number)) {
         let value = windows.word(entry.wrapping_add(8))?;
-        // The dynamic linker has added the bias, but not in the vDSO, whose section cannot be written.
+        // The dynamic linker has added the bias, except in the vDSO, whose section is not writable.
         let value = if module.holds(value) { value } else { module.bias.wrapping_add(value) };
         match windows.word(entry)? {
             0 => break,
@@ -373,7 +374,7 @@ fn is_text(windows: &mut Windows, place: u64, name: &[u8]) -> bool {
     windows.read(place, into).is_some() && into.split_last() == Some((&0, name))
 }
 
-/// The release by a file's name: `python3.9`, `libpython3.9.so.1.0`.
+/// Return the release from the name of a file: `python3.9`, `libpython3.9.so.1.0`.
 fn named(path: &[u8]) -> Option<u32> {
     let file = path.rsplit(|byte| *byte == b'/').next()?;
     let start = file.windows(6).position(|part| part == b"python")? + 6;

@@ -1,5 +1,5 @@
-//! What GDBHEAP_STACKS asks for: every how many bytes a stack is recorded, and where the fields of Python's structures are,
-//! by release: `524288 3.9:8,8,16,…` (gdbheap/tracing/stack_settings.py).
+//! The settings in GDBHEAP_STACKS: every how many bytes a stack is recorded, and the offsets of fields in Python's
+//! structures, by release: `524288 3.9:8,8,16,…` (gdbheap/tracing/stack_settings.py).
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const NAME: &core::ffi::CStr = c"GDBHEAP_STACKS";
 const MAX_RELEASES: usize = 16;
 
-/// Offsets in bytes; -1 where a release has no such field. In the order in which the environment has them.
+/// Offsets in bytes; -1 if a release has no such field. In the order of the environment variable.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Layout {
@@ -54,10 +54,10 @@ struct Kept(UnsafeCell<[Release; MAX_RELEASES]>);
 // SAFETY: written once, by the first call of the program, before MEAN says that stacks are recorded.
 unsafe impl Sync for Kept {}
 static RELEASES: Kept = Kept(UnsafeCell::new([Release { number: 0, fields: [-1; FIELDS] }; MAX_RELEASES]));
-/// One more than every how many bytes; 0 until the environment was read, which a program may change.
+/// The mean distance between stacks, plus one; 0 until the environment was read, which a program may change later.
 static MEAN: AtomicU64 = AtomicU64::new(0);
 
-/// Every how many bytes a stack is recorded, 0 for none. Called by who has the lock.
+/// Return every how many bytes a stack is recorded, 0 for never. The caller has the lock.
 pub(super) fn mean() -> u64 {
     if MEAN.load(Ordering::Acquire) == 0 {
         MEAN.store(read().wrapping_add(1), Ordering::Release);
@@ -66,7 +66,7 @@ pub(super) fn mean() -> u64 {
 }
 
 fn read() -> u64 {
-    // SAFETY: the environment is there before any constructor.
+    // SAFETY: the environment exists before any constructor.
     let text = unsafe {
         let found = libc::getenv(NAME.as_ptr());
         if found.is_null() {
@@ -76,7 +76,7 @@ fn read() -> u64 {
     };
     let mut words = text.split(|byte| *byte == b' ');
     let Some(mean) = words.next().and_then(number).filter(|mean| (1..1 << 48).contains(mean)) else { return 0 };
-    // SAFETY: nobody reads them yet.
+    // SAFETY: nothing reads them yet.
     let releases = unsafe { &mut *RELEASES.0.get() };
     for (place, word) in releases.iter_mut().zip(words) {
         if let Some(found) = release(word) {
@@ -109,11 +109,11 @@ fn number(text: &[u8]) -> Option<i64> {
     Some(sign * value)
 }
 
-/// The layout of a release; None of one that is not known.
+/// Return the layout of a release; None if it is unknown.
 pub(super) fn layout_of(release: u32) -> Option<&'static Layout> {
-    // SAFETY: they do not change any more.
+    // SAFETY: they no longer change.
     let releases = unsafe { &*RELEASES.0.get() };
     let found = releases.iter().find(|one| one.number == release && release != 0)?;
-    // SAFETY: the same numbers by their names (`repr(C)`).
+    // SAFETY: the same numbers as named fields (`repr(C)`).
     Some(unsafe { &*(found.fields.as_ptr() as *const Layout) })
 }

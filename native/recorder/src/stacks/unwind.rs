@@ -1,4 +1,5 @@
-//! The stack of the thread that calls, by the tables in `.eh_frame`; what was worked out for an instruction is kept.
+//! Unwinding the stack of the calling thread by the `.eh_frame` tables. The result for an instruction is cached as a
+//! rule.
 
 use super::memory::Windows;
 use super::modules::Modules;
@@ -8,7 +9,7 @@ use gimli::{
     UnwindExpression, UnwindSection, UnwindTableRow, Value,
 };
 
-/// As DWARF numbers them: rax to r15, and rip.
+/// The number of registers by DWARF number: rax to r15, and rip.
 pub(super) const REGISTERS: usize = 17;
 const RBP: usize = 6;
 const RSP: usize = 7;
@@ -18,7 +19,7 @@ const MAX_STEPS: u32 = 100;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Room for what x86-64 needs: it lies on the program's own stack, which may be small.
+/// Storage that is large enough for x86-64. It is on the program's own stack, which may be small.
 struct Small;
 
 impl<T: gimli::ReaderOffset> UnwindContextStorage<T> for Small {
@@ -32,7 +33,7 @@ impl<R: Reader> EvaluationStorage<R> for Small {
     type Result = [Piece<R>; 1];
 }
 
-/// The registers of a frame, and which of them are known (a bit each).
+/// The registers of a frame, and which of them are known (one bit each).
 #[derive(Clone, Copy)]
 pub(super) struct Registers {
     pub(super) values: [u64; REGISTERS],
@@ -40,11 +41,11 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// Those of the caller of this, as far as functions keep them.
+    /// Return the current registers, as far as functions preserve them.
     #[inline(always)]
     pub(super) fn here() -> Registers {
         let mut values = [0u64; REGISTERS];
-        // SAFETY: it stores into the array alone.
+        // SAFETY: it only writes into the array.
         unsafe {
             core::arch::asm!(
                 "lea {word}, [rip]",
@@ -81,8 +82,8 @@ impl Registers {
     }
 }
 
-/// The usual rule of an instruction: its frame ends `frame` bytes above rsp or rbp, the return address is below that, and rbp
-/// was kept `rbp` bytes away from there (0: it is unchanged). Zero bytes: none.
+/// The usual rule of an instruction: its frame ends `frame` bytes above rsp or rbp, the return address is just below
+/// that end, and rbp was saved `rbp` bytes from it (0: it is unchanged). Zero bytes: no rule.
 #[derive(Clone, Copy, Default)]
 struct Rule {
     place: u64,
@@ -92,21 +93,22 @@ struct Rule {
     by_rbp: bool,
 }
 
-/// Rules by their instructions, and room in which tables are read: it is too large for the program's own stack. Zero bytes are
-/// a valid one.
+/// Rules by instruction, and a context for reading tables, which is too large for the program's own stack. Zero bytes
+/// are valid.
 pub(super) struct Rules {
     kept: [Rule; KEPT],
     context: UnwindContext<usize, Small>,
 }
 
-/// Where a stack was left.
+/// The outcome of a step to the calling frame.
 pub(super) enum Step {
     On,
     Outermost,
     Unknown,
 }
 
-/// One frame of the thread: the registers in it, and whether a signal interrupted it or it is where we are.
+/// One frame of the thread: its registers, and whether it is the innermost one or was interrupted by a signal
+/// (`is_exact`).
 pub(super) struct Frame {
     pub(super) registers: Registers,
     pub(super) is_exact: bool,
@@ -118,12 +120,12 @@ impl Frame {
         Frame { registers, is_exact: true, after_signal: false }
     }
 
-    /// An address in the function: a return address may lie behind it.
+    /// Return an address inside the function; a return address may lie after its end.
     pub(super) fn place(&self) -> u64 {
         self.registers.values[RIP].wrapping_sub(u64::from(!self.is_exact))
     }
 
-    /// To the frame that called this one.
+    /// Go to the frame that called this one.
     pub(super) fn step(&mut self, windows: &mut Windows, modules: &mut Modules, rules: &mut Rules) -> Step {
         let (place, age) = (self.place(), modules.age);
         let slot = (place ^ place >> 12) as usize % KEPT;
@@ -146,7 +148,7 @@ impl Frame {
         }
     }
 
-    /// False for the outermost frame.
+    /// Apply a rule. Return false for the outermost frame, and None if memory or a register is missing.
     fn by_rule(&mut self, windows: &mut Windows, rule: Rule) -> Option<bool> {
         let base = self.registers.get(if rule.by_rbp { RBP } else { RSP })?;
         let cfa = base.wrapping_add_signed(rule.frame.into());
@@ -156,7 +158,7 @@ impl Frame {
             0 => self.registers.get(RBP),
             distance => Some(windows.word(cfa.wrapping_add_signed(distance.into()))?),
         };
-        // The others were not looked at.
+        // The other registers were not examined.
         self.registers.known = 0;
         self.registers.set(RBP, rbp);
         self.registers.set(RSP, Some(cfa));
@@ -165,7 +167,8 @@ impl Frame {
         Some(caller != 0)
     }
 
-    /// A stack grows downwards; only from a handler it may lead to another one.
+    /// Return None for an impossible frame: a stack grows downwards, and only a signal handler's frame may lead to
+    /// another stack.
     fn check(&self, cfa: u64, signal: bool) -> Option<()> {
         (cfa > self.registers.values[RSP] || signal || self.after_signal).then_some(())
     }
@@ -205,7 +208,7 @@ impl Frame {
         found.set(RSP, Some(cfa));
         for number in (0..REGISTERS).filter(|number| *number != RSP || signal) {
             match row.register(Register(number as u16)) {
-                // What nobody says of the stack pointer is what the frame ends with.
+                // Without a rule, the stack pointer is the end of the frame.
                 RegisterRule::Undefined | RegisterRule::SameValue if number == RSP => {}
                 RegisterRule::Undefined if number == RIP => return Ok((Step::Outermost, None)),
                 RegisterRule::Undefined => {}
@@ -222,7 +225,7 @@ impl Frame {
     }
 }
 
-/// A row as a rule; None where it is not of the usual kind.
+/// Return a row of the table as a rule; None if it is not of the usual kind.
 fn usual(row: &UnwindTableRow<usize, Small>) -> Option<Rule> {
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else { return None };
     let by_rbp = match usize::from(register.0) {
@@ -241,7 +244,7 @@ fn usual(row: &UnwindTableRow<usize, Small>) -> Option<Rule> {
     Some(Rule { frame: (*offset).try_into().ok()?, rbp, by_rbp, ..Rule::default() })
 }
 
-/// What rules and expressions look at.
+/// The inputs of rules and expressions.
 struct Look<'a, 'b> {
     windows: &'a mut Windows,
     section: &'a EhFrame<Slice<'b>>,
@@ -254,7 +257,7 @@ impl Look<'_, '_> {
         self.windows.word(address).ok_or(gimli::Error::OffsetOutOfBounds)
     }
 
-    /// None where the value is not known.
+    /// Return the value of a register in the calling frame; None if it is unknown.
     fn restored(&mut self, rule: &RegisterRule<usize>, number: usize, cfa: u64) -> Result<Option<u64>, gimli::Error> {
         Ok(match rule {
             RegisterRule::SameValue => self.registers.get(number),

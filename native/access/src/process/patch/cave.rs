@@ -1,8 +1,8 @@
-//! Where stubs lie: in the bytes behind the end of an object's code, in its last page, which nothing uses.
+//! The places of stubs: unused bytes after the end of an object's code, in its last page.
 //!
-//! A stub is never taken out again, because a thread may stand in it for as long as it likes; only the jump to it is. So
-//! each has a header that tells a later run what it is: one for the same place and of the same shape is written over, which
-//! changes no more than the numbers that are compared.
+//! A stub is never removed, only the jump to it, because a thread may stay in it for any time. So each stub has a
+//! header that identifies it to a later run, which overwrites a stub for the same place and of the same shape. That
+//! changes only the numbers that are compared.
 #![forbid(unsafe_code)]
 
 use crate::arch::stub::{plan, replacement, REACH};
@@ -13,8 +13,8 @@ use crate::process::patch::planned::{Condition, Function, Patch, Wish};
 
 const ALIGNMENT: usize = 16;
 
-/// Unused executable bytes of the target, and what they hold now: those behind the code of an object that begins at `text`.
-/// `stays`: the program never unloads that object.
+/// Unused executable bytes of the target and what they contain now. They follow the code of an object, which begins at
+/// `text`. `stays`: the program never unloads that object.
 #[derive(Clone, Debug)]
 pub struct Cave {
     pub start: u64,
@@ -23,8 +23,9 @@ pub struct Cave {
     pub stays: bool,
 }
 
-/// Code where threads are to be seen at `address`: its function's bytes, which lie from `start` on, and when a thread stops
-/// there. Where its instructions cannot be replaced, those from `before` on are.
+/// Code in which threads should be seen at `address`: the bytes of its function, which begin at `start`, and the
+/// conditions for a thread to stop there. If the instructions at `address` cannot be replaced, those from `before` on
+/// are.
 #[derive(Clone, Debug)]
 pub struct CodePlace {
     pub address: u64,
@@ -34,8 +35,8 @@ pub struct CodePlace {
     pub conditions: Vec<Condition>,
 }
 
-/// What a stub of an earlier run says: the place that it took, what was there, the jump that came there, and where it lies
-/// itself, [start, end).
+/// What the header of an earlier run's stub says: the patched place, the original bytes, the jump that replaced them,
+/// and where the stub lies, [start, end).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub address: u64,
@@ -46,14 +47,14 @@ pub struct Left {
 }
 
 impl Left {
-    /// The patch that it belonged to.
+    /// Return the patch that the stub belonged to.
     pub(crate) fn patch(&self) -> Patch {
         let Left { address, original, replacement, start, .. } = self.clone();
         Patch { address, original, replacement, stub_at: start, stub: Vec::new(), trap: 0, seen_at: address }
     }
 }
 
-/// The stubs in unused bytes, by their headers.
+/// Return the stubs in unused bytes, by their headers.
 pub fn left_behind(cave: &Cave) -> Vec<Left> {
     let mut found = Vec::new();
     let mut at = padding(cave.start);
@@ -81,8 +82,8 @@ fn padding(start: u64) -> usize {
     (start.next_multiple_of(ALIGNMENT as u64) - start) as usize
 }
 
-/// Plans a patch for each place, all of which tell of themselves with `signal`. An error says for which there is no room,
-/// or why its instructions cannot be replaced.
+/// Plan a patch for each place. Threads report themselves by `signal` at all of them. The error says which place has no
+/// room for a stub, or why its instructions cannot be replaced.
 pub fn plan_all(places: &[CodePlace], caves: &[Cave], signal: u32) -> Result<Vec<Patch>> {
     let mut caves: Vec<Taken> = caves.iter().map(Taken::new).collect();
     places.iter().map(|place| plan_one(place, &mut caves, signal)).collect()
@@ -96,14 +97,14 @@ fn plan_one(place: &CodePlace, caves: &mut [Taken], signal: u32) -> Result<Patch
         Some(before) => planned(*before, *address),
         None => Err(error),
     })?;
-    // A jump must not outlive its stub: what dlclose() takes away holds stubs for its own code alone.
+    // A jump must not outlive its stub. An object that dlclose() may unload holds only stubs for its own code.
     let lasts = |cave: &&mut Taken| cave.stays || (cave.text..cave.start).contains(address);
     let mut near = caves.iter_mut().filter(|cave| cave.start.abs_diff(*address) < REACH).filter(lasts);
     let found = near.find_map(|cave| cave.take(&trial, |stub_at| planned(trial.address, stub_at)));
     found.unwrap_or_else(|| Err(Error::Invalid(format!("there is no room for a jump near {address:#x}"))))
 }
 
-/// A cave with the stubs that it has, those of now among them.
+/// A cave with its stubs, including the new ones.
 struct Taken {
     text: u64,
     stays: bool,
@@ -128,7 +129,7 @@ impl Taken {
         }
     }
 
-    /// The patch with its stub in here; None where that does not fit in. How long a stub is depends on where it lies.
+    /// Plan the patch with its stub in this cave; None if it does not fit. The length of a stub depends on its address.
     fn take(&mut self, trial: &Patch, planned: impl Fn(u64) -> Result<Patch>) -> Option<Result<Patch>> {
         let length = |patch: &Patch| patch.stub.len() as u64;
         let is_same = |left: &&Left| left.address == trial.address && left.original == trial.original;

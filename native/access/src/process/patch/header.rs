@@ -1,4 +1,4 @@
-//! What stands before each stub: whose it is, the place that it took, its size, and what was there.
+//! The header before each stub: a mark of gdbheap, the patched address, the size of the stub, and the original bytes.
 #![forbid(unsafe_code)]
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"gdbheap\x01");

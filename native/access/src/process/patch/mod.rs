@@ -1,10 +1,10 @@
-//! Places in a program's code at which a thread tells its tracer that it came by, and nothing happens without a tracer.
+//! Places in a program's code where a thread reports to its tracer. Without a tracer nothing happens there.
 //!
-//! A jump to a few instructions in unused bytes of the same object takes the place of the first ones there. Those look
-//! whether this call is wanted, and only then send the thread itself a signal that is ignored: SIGURG, or another whose
-//! default is to do nothing. A traced thread stops for it, as for any signal. Should the tracer be gone, in whatever way,
-//! the signal is thrown away by the kernel and the thread goes on: where a breakpoint instruction would kill the process,
-//! this cannot.
+//! A jump to a few instructions in unused bytes of the same object replaces the first instructions of the place. Those
+//! instructions check whether the call is wanted, and only then send the thread itself a signal that is ignored:
+//! SIGURG, or another signal whose default is to do nothing. A traced thread stops for it, as for any signal. If the
+//! tracer is gone, for whatever reason, the kernel discards the signal and the thread continues. A breakpoint
+//! instruction would kill the process then.
 #![forbid(unsafe_code)]
 
 mod cave;

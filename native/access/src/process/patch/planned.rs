@@ -1,15 +1,16 @@
-//! What is found in code and what is put into it: system calls, patches, and what these are to be like.
+//! What is found in code and written into it: system calls, patches, and their conditions.
 #![forbid(unsafe_code)]
 
-/// What is compared.
+/// The value that a condition compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// The first or second argument.
+    /// The first or the second argument.
     First,
     Second,
-    /// The product of the first two, as calloc's.
+    /// The product of the first two arguments, as for calloc.
     Product,
-    /// The size word of the chunk that the first argument points into, without its flags; never equal for null.
+    /// The size word of the chunk that the first argument points into, without its flags. The condition does not hold
+    /// for null.
     ChunkSize,
 }
 
@@ -20,7 +21,7 @@ pub enum Test {
     AtMost,
 }
 
-/// All of a stub's conditions have to hold for the thread to stop.
+/// A condition of a stub. All conditions must hold for the thread to stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition {
     pub operand: Operand,
@@ -28,8 +29,8 @@ pub struct Condition {
     pub value: u64,
 }
 
-/// One place: `original` at `address` becomes `replacement`, and `stub` comes to `stub_at`. A thread that tells of itself
-/// stops with its program counter at `trap`, and is as it is at `seen_at` without the patch.
+/// A patch of one place: `replacement` replaces the bytes `original` at `address`, and `stub` is written at `stub_at`.
+/// A thread that reports itself stops with its program counter at `trap`; without the patch it would be at `seen_at`.
 #[derive(Clone, Debug)]
 pub struct Patch {
     pub address: u64,
@@ -41,25 +42,25 @@ pub struct Patch {
     pub seen_at: u64,
 }
 
-/// A function's bytes, which lie from `start` on.
+/// The bytes of a function, which begin at `start`.
 #[derive(Clone, Copy)]
 pub(crate) struct Function<'a> {
     pub(crate) code: &'a [u8],
     pub(crate) start: u64,
 }
 
-/// How a patch is to be.
+/// What is wanted of a patch.
 pub(crate) struct Wish<'a> {
-    /// Where threads are seen.
+    /// The place where threads should be seen.
     pub(crate) address: u64,
-    /// Where the instructions begin that are replaced: there, or before it: then they are carried out first.
+    /// Where the replaced instructions begin: at `address`, or before it; then they are executed first.
     pub(crate) from: u64,
     pub(crate) stub_at: u64,
     pub(crate) signal: u32,
     pub(crate) conditions: &'a [Condition],
 }
 
-/// A system call: the address behind it, that of the instruction which puts the number into its register, and the number.
+/// A system call: the address after it, that of the instruction that loads its number, and the number.
 pub(crate) struct Call {
     pub(crate) address: u64,
     pub(crate) before: u64,

@@ -1,8 +1,8 @@
-//! Where a program makes certain system calls: directly behind the instructions that make them.
+//! The places where a program makes certain system calls: directly after the instructions that make them.
 //!
-//! Compilers and assemblers put the number into its register by a constant. Only what the object's table of functions
-//! confirms is taken: the code is decoded from the start of its function, so that no constant, and no part of another
-//! instruction, is taken for one.
+//! Compilers and assemblers load the number into its register as a constant. A place counts only if the object's table
+//! of functions confirms it: the code is decoded from the start of its function, so that no data and no part of another
+//! instruction is mistaken for such an instruction.
 #![forbid(unsafe_code)]
 
 use crate::arch::decoding::{calls, loaded_number, LOAD_SIZE};
@@ -21,8 +21,8 @@ pub struct Text {
     pub end: u64,
 }
 
-/// The instruction behind one that makes the system call `number`, the one that says which, and the function that they are
-/// in, [start, end).
+/// A place in code that makes the system call `number`. `address`: the instruction after the system call. `before`: the
+/// instruction that loads the number. `start`, `end`: the function around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     pub address: u64,
@@ -32,8 +32,8 @@ pub struct Site {
     pub end: u64,
 }
 
-/// The places where the code in `texts` makes one of the system calls `numbers`, ascending. Objects without a table of
-/// functions have none, nor those whose tables do not fit into `room` bytes.
+/// Return the places where the code in `texts` makes one of the system calls `numbers`, ascending. Objects without a
+/// table of functions have none, and neither do those whose tables do not fit into `room` bytes.
 pub fn find_sites(space: &Space, texts: &[Text], modules: &[Module], room: u64, numbers: &[u32]) -> Vec<Site> {
     let mut objects = Unwinder::new(modules.to_vec(), room);
     let mut found: Vec<Site> = Vec::new();
@@ -53,7 +53,7 @@ pub fn find_sites(space: &Space, texts: &[Text], modules: &[Module], room: u64, 
     found
 }
 
-/// Where one of the numbers may be put into its register.
+/// Return the addresses where one of the numbers may be loaded into its register.
 fn candidates(space: &Space, text: &Text, numbers: &[u32]) -> Vec<u64> {
     let end = text.end.min(text.start.saturating_add(LARGEST_TEXT));
     let mut found = Vec::new();

@@ -1,9 +1,10 @@
-//! The kernel's events of a tracepoint, one for each thread on each processor, and a ring of records for each processor.
+//! The kernel's events of a tracepoint: one for each thread on each processor, with a ring of records for each
+//! processor.
 //!
-//! Threads that start later inherit the events of those that start them, which takes one ring for each processor
-//! (perf_event_open(2)). A thread may be listed and inherit: then two events tell of it. One that is being started while its
-//! parent's are opened inherits some of them, or none, and may not be listed yet: it is the first that its parent starts
-//! once they are open, which a record tells.
+//! Threads that start later inherit the events of those that start them; that requires one ring for each processor
+//! (perf_event_open(2)). A thread may be listed and inherit: then two events report it. A thread that is being started
+//! while its parent's events are opened inherits only some of them, or none, and may not be listed yet. It is the first
+//! thread that its parent starts after the events are open, which a record reports.
 
 use super::record::{Reader, Record, What};
 use crate::arch::registers::PERF_MASK;
@@ -17,23 +18,23 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Of a stack; what lies further out is not known.
+/// The bytes of a stack that are copied; the rest is unknown.
 const STACK_BYTES: u32 = 8 << 10;
 const RING: usize = 1 << 20;
 const RING_WITH_STACKS: usize = 4 << 20;
 const ALL_RINGS: usize = 128 << 20;
 const LEAST_RING: usize = 64 << 10;
-/// For how long a thread may be on its way to start another one, at most.
+/// The longest time that a thread may need to start another one.
 const START: Duration = Duration::from_secs(1);
-/// What else is open.
+/// The number of other open files.
 const OTHER_FILES: u64 = 256;
 
-/// What only newer kernels can do.
+/// What only newer kernels support.
 #[derive(Clone, Copy)]
 struct Features {
-    /// Events are inherited by threads, and not by processes (Linux 5.13).
+    /// Events are inherited by threads, but not by processes (Linux 5.13).
     threads: bool,
-    /// They count what was lost (6.0), also what no record tells of because none came after it.
+    /// Events count lost records (6.0), including those that no record reports because none came after them.
     lost: bool,
 }
 
@@ -43,7 +44,7 @@ const FEATURES: [Features; 3] = [
     Features { threads: false, lost: false },
 ];
 
-/// A process, the system calls that are to be seen, and whether their stacks are wanted.
+/// A process, the system calls to see, and whether their stacks are wanted.
 #[derive(Clone, Debug)]
 pub struct Traced {
     pub process: ProcessFolder,
@@ -63,9 +64,9 @@ pub(super) struct Events {
     counts_lost: bool,
     rings: BTreeMap<usize, Sampler>,
     others: Vec<Counter>,
-    /// Threads that have events of their own.
+    /// The threads that have their own events.
     known: BTreeSet<i32>,
-    /// Those of which none was seen to start another one since, and when that was.
+    /// The threads that have not been seen to start another one since their events were opened, and when that was.
     fresh: HashMap<i32, Instant>,
     /// The thread and the processor that each event was opened for.
     origins: HashMap<u64, (i32, usize)>,
@@ -74,7 +75,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Of all threads of a process, from now on.
+    /// Open the events of all threads of a process.
     pub(super) fn open(traced: &Traced) -> Result<Events, Error> {
         let mut refused = Error::from_raw_os_error(libc::EINVAL);
         for features in FEATURES {
@@ -109,14 +110,15 @@ impl Events {
             refused: 0,
         };
         events.open_threads()?;
-        // Else they may be those of another process that has its number.
+        // Otherwise they may belong to another process that has the id now.
         if events.rings.is_empty() || !traced.process.is_there() {
             return Err(Error::from_raw_os_error(libc::ESRCH));
         }
         Ok(events)
     }
 
-    /// Of all threads that have none of their own, until none is new: whoever starts one by then has it inherit.
+    /// Open events for all threads that have none of their own, until no thread is new. Threads that are started after
+    /// that inherit them.
     fn open_threads(&mut self) -> Result<(), Error> {
         loop {
             let threads: BTreeSet<i32> = self.process.tasks().unwrap_or_default().into_iter().collect();
@@ -144,8 +146,8 @@ impl Events {
         Ok(())
     }
 
-    /// Opens those of threads that may lack some, where `parent` has started one that was on its way when its own were opened.
-    /// What it does where that is refused counts as one call that is lost.
+    /// Note that `parent` has started a thread. If that began before the parent's events were open, open the events of
+    /// threads that may lack some. If that fails, the calls of such a thread count as one lost call.
     pub(super) fn see_start(&mut self, parent: i32) {
         let opened = self.fresh.remove(&parent);
         if opened.is_some_and(|opened| opened.elapsed() < START) && self.open_threads().is_err() {
@@ -156,9 +158,9 @@ impl Events {
     fn open_thread(&mut self, tid: i32) -> Result<(), Error> {
         for number in 0..self.processors.len() {
             match self.open_event(tid, self.processors[number]) {
-                // It has ended.
+                // The thread has ended.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-                // Somebody has switched the processor off.
+                // The processor was switched off.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 answer => answer?,
             }
@@ -195,7 +197,7 @@ impl Events {
         Ok(counter)
     }
 
-    /// As large as this user may have it.
+    /// Open an event with a ring, as large as this user may have it.
     fn ring(&mut self) -> Result<Sampler, Error> {
         loop {
             self.ring_size = 1 << self.ring_size.ilog2();
@@ -212,12 +214,12 @@ impl Events {
         }
     }
 
-    /// The thread that an event was opened for, which may have handed it on, and the processor.
+    /// Return the thread that an event was opened for, from which others may have inherited it, and the processor.
     pub(super) fn origin(&self, event: u64) -> Option<(i32, usize)> {
         self.origins.get(&event).copied()
     }
 
-    /// All records that are in the rings now.
+    /// Take all records that are in the rings now.
     pub(super) fn drain(&mut self, mut to: impl FnMut(Record)) {
         for ring in self.rings.values_mut() {
             let config = ring.config().clone();
@@ -233,7 +235,7 @@ impl Events {
         }
     }
 
-    /// How many records found no room, as far as that is known.
+    /// Return how many records were lost because a ring was full, as far as that is known.
     pub(super) fn lost(&mut self) -> u64 {
         if !self.counts_lost {
             return self.told_lost + self.refused;
@@ -243,13 +245,13 @@ impl Events {
         self.told_lost.max(counted) + self.refused
     }
 
-    /// Until a ring is filled to a quarter, a signal comes, or for as long as `limit`.
+    /// Wait until a ring is filled to a quarter, a signal comes, or `limit` is over.
     pub(super) fn wait(&self, limit: Duration) {
         let poll = |ring: &Sampler| libc::pollfd { fd: ring.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let mut polled: Vec<libc::pollfd> = self.rings.values().map(poll).collect();
-        // SAFETY: as many as the kernel is told.
+        // SAFETY: the kernel is told the length of the vector.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit.as_millis() as libc::c_int) };
-        // Of a thread that has ended: at once, for ever, while others write to its ring.
+        // After a thread has ended, poll returns at once, always, while other threads still write to its ring.
         if polled.iter().any(|polled| polled.revents & libc::POLLHUP != 0) {
             std::thread::sleep(limit / 4);
         }
@@ -266,14 +268,14 @@ fn builder(traced: &Traced, features: Features) -> Builder<'static> {
         builder.sample(SampleFlag::STACK_USER).sample_stack_user(STACK_BYTES);
     }
     builder.sample_period(1).sample_regs_user(PERF_MASK).clockid(Clock::MONOTONIC).sample_id_all(true);
-    // The tracepoint is the kernel's code.
+    // The tracepoint is in kernel code.
     builder.exclude_kernel(false).exclude_hv(false);
     builder.inherit(true).inherit_thread(features.threads).task(true).comm(true).comm_exec(true);
     builder.read_format(if features.lost { ReadFormat::LOST } else { ReadFormat::empty() });
     builder
 }
 
-/// The processors that are switched on: of `0-3,8` five.
+/// Return the processors that are online: five for `0-3,8`.
 fn processors() -> Vec<usize> {
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let ranges = listed.trim().split(',').filter_map(|part| {
@@ -288,7 +290,7 @@ fn processors() -> Vec<usize> {
     (0..unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize).collect()
 }
 
-/// As far as this user may; opening says if it is not enough.
+/// Raise the limit of open files as far as this user may. If that is not enough, opening will fail.
 fn raise_file_limit(wanted: u64) {
     // SAFETY: plain data of this function.
     unsafe {

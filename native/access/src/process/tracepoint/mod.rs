@@ -1,7 +1,8 @@
-//! Sees the system calls of a process by a tracepoint of the kernel, at their end: no thread of it stands for that.
+//! Sees the system calls of a process by a tracepoint of the kernel at their end, without stopping its threads.
 //!
-//! There a thread's registers still hold the arguments, and the result: the kernel copies them into a ring, with the bytes
-//! at the stack pointer where stacks are wanted. Rings of several processors are put into one order by time.
+//! There a thread's registers still contain the arguments and the result. The kernel copies them into a ring buffer,
+//! with the bytes at the stack pointer if stacks are wanted. The records from the rings of several processors are
+//! sorted by time.
 
 mod events;
 mod record;
@@ -23,15 +24,15 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 pub use tracefs::{tracepoint, Tracepoint};
 
-/// The mappings are read so often at most for no call to be made meanwhile.
+/// The most attempts to read the mappings without a call being made meanwhile.
 const ATTEMPTS: usize = 10;
 const NAP: Duration = Duration::from_millis(1);
-/// For how long a call may have done its work and not have come by the tracepoint yet.
+/// For how long a call may have done its work without having reached the tracepoint.
 const SETTLED: Duration = Duration::from_millis(1);
-/// More that nobody has asked for yet stay in the rings, whose size is limited.
+/// If more hits than this wait to be fetched, further ones stay in the rings, whose size is limited.
 const MAX_WAITING: usize = 5000;
 
-/// The life of the thread that reads the rings.
+/// The state of the thread that reads the rings.
 pub(crate) struct Tracing(Traced);
 
 impl Tracing {
@@ -60,8 +61,8 @@ impl Trace for Tracing {
     }
 }
 
-/// The mappings of a process: what was done before `from` they have, what after `until` they have not. In between nothing
-/// was done, or what was is in doubt.
+/// The mappings of a process. They include everything done before `from`, and nothing done after `until`. What was done
+/// in between, if anything, is doubtful.
 #[derive(Default)]
 struct Mappings {
     from: u64,
@@ -72,14 +73,14 @@ struct Mappings {
 struct View {
     traced: Traced,
     events: Events,
-    /// What was read and not told yet, by time; the number tells records of one time apart.
+    /// The records that were read and not reported yet, by time; the number distinguishes records with equal times.
     order: BTreeMap<(u64, u64), Record>,
     read: u64,
-    /// Whose event tells of each thread on each processor.
+    /// Which thread's event reports each thread on each processor.
     tellers: HashMap<i32, BTreeMap<usize, i32>>,
     /// When the mappings were read at the beginning.
     first: Range<u64>,
-    /// How many records were lost before.
+    /// The number of records that were lost before.
     lost_before: u64,
 }
 
@@ -88,7 +89,7 @@ impl View {
         View { traced, events, order: BTreeMap::new(), read: 0, tellers: HashMap::new(), first: 0..0, lost_before: 0 }
     }
 
-    /// Reads the mappings from which on calls count.
+    /// Read the mappings. Calls count from then on.
     fn begin(&mut self, teller: &Teller) -> Result<(), Error> {
         self.lost_before = self.events.lost();
         let found = self.mappings()?;
@@ -101,11 +102,12 @@ impl View {
         self.events.lost() - self.lost_before
     }
 
-    /// The mappings, with no call of the process while they are read and a while after, if there is such a time.
+    /// Read the mappings at a time when the process makes no call during and shortly after that, if there is such a
+    /// time.
     fn mappings(&mut self) -> Result<Mappings, Error> {
         let mut found = Mappings::default();
         for _ in 0..ATTEMPTS {
-            // So that there is room in the rings.
+            // Makes room in the rings.
             self.drain();
             found.from = now();
             found.text = read_table(self.traced.process.path("maps").as_ref(), u64::MAX)?;
@@ -139,8 +141,8 @@ impl View {
         starters.into_iter().for_each(|parent| events.see_start(parent));
     }
 
-    /// Until it is told to end, or there is nothing more to see. What was read is told a round later: other rings may have
-    /// had what came before it.
+    /// Report hits until asked to end, or until there is nothing more to see. Records are reported one round after they
+    /// were read, because other rings may have had earlier ones.
     fn follow(&mut self, teller: &Teller) -> Finish {
         let mut last = now();
         while !teller.shared.is_ending() {
@@ -163,7 +165,7 @@ impl View {
         self.end(teller)
     }
 
-    /// Tells what came before the mappings are read for the last time.
+    /// Report what came before the last reading of the mappings.
     fn end(&mut self, teller: &Teller) -> Finish {
         let unread = Mappings { from: u64::MAX, until: u64::MAX, text: Vec::new() };
         let found = self.mappings().unwrap_or(unread);
@@ -174,8 +176,8 @@ impl View {
         Finish::Asked
     }
 
-    /// Tells of all calls before `until`, which are in doubt from `last` on; true where the process runs another program
-    /// from then on.
+    /// Report all calls before `until`; those from `last` on are doubtful. Return true if the process runs another
+    /// program from then on.
     fn tell(&mut self, teller: &Teller, until: u64, last: u64) -> bool {
         let later = self.order.split_off(&(until, 0));
         for record in std::mem::replace(&mut self.order, later).into_values() {
@@ -194,8 +196,9 @@ impl View {
         false
     }
 
-    /// Once, where two events tell of a thread on a processor: both see all that follows there, so that the first is enough.
-    /// A thread that starts while those of its parent are being opened inherits them on some processors only.
+    /// Report a call once, even if two events report its thread on a processor: both see everything that follows there,
+    /// so the first is enough. A thread that starts while its parent's events are being opened inherits them on some
+    /// processors only.
     fn tell_call(&mut self, teller: &Teller, record: Record, last: u64) {
         let (pid, tid) = (record.pid, record.tid);
         let doubtful = self.first.contains(&record.time) || record.time >= last;
@@ -209,7 +212,7 @@ impl View {
     }
 }
 
-/// As the records have it.
+/// Return the time of the clock that records use, in nanoseconds.
 fn now() -> u64 {
     monotonic_time().as_nanos() as u64
 }

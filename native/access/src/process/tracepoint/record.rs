@@ -1,4 +1,4 @@
-//! What the kernel writes into a ring, as far as it is of use here.
+//! The records that the kernel writes into a ring, as far as they are used here.
 #![forbid(unsafe_code)]
 
 use crate::arch::registers;
@@ -7,7 +7,7 @@ use perf_event::data::parse::{ParseConfig, Parser};
 use perf_event::data::{Comm, Fork, Lost, RecordMetadata, Sample, Visitor};
 use perf_event_open_sys::bindings::{perf_event_header, PERF_RECORD_MISC_COMM_EXEC, PERF_SAMPLE_REGS_ABI_64};
 
-/// When (CLOCK_MONOTONIC, nanoseconds), which thread, and what of it is told.
+/// A record: its time (CLOCK_MONOTONIC, nanoseconds), its thread, and its contents.
 pub(super) struct Record {
     pub(super) time: u64,
     pub(super) pid: i32,
@@ -16,7 +16,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Who has started a thread.
+    /// Return the thread that started this one; None for other records.
     pub(super) fn starter(&self) -> Option<i32> {
         match self.what {
             What::Started { parent } => Some(parent),
@@ -26,23 +26,23 @@ impl Record {
 }
 
 pub(super) enum What {
-    /// It came by the tracepoint, which `event` has told.
+    /// The thread reached the tracepoint, as `event` reports.
     Call { event: u64, number: u64, registers: Vec<u64>, stack: Option<Vec<u8>> },
-    /// It is new, started by the thread `parent`.
+    /// The thread is new; the thread `parent` started it.
     Started { parent: i32 },
     /// Its process runs another program from now on.
     Exec,
-    /// So many records found no room.
+    /// This many records were lost, because the ring was full.
     Lost(u64),
 }
 
-/// Reads records, whose tracepoint has the system call's number at `number_at`.
+/// A reader of records. `number_at`: the offset of the system call number in the tracepoint's data.
 pub(super) struct Reader {
     pub(super) number_at: usize,
 }
 
 impl Reader {
-    /// None for a record that says nothing of use.
+    /// Parse a record; None if it contains nothing of use.
     pub(super) fn read(&self, record: &perf_event::Record, config: ParseConfig<Native>) -> Option<Record> {
         let size = u16::try_from(record.len() + size_of::<perf_event_header>()).ok()?;
         let header = perf_event_header { type_: record.ty(), misc: record.misc(), size };

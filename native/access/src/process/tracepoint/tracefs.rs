@@ -1,27 +1,27 @@
-//! What the kernel says of a tracepoint in its file system for tracing (tracefs).
+//! What the kernel's file system for tracing (tracefs) says of a tracepoint.
 
 use std::fs::{read_to_string, File};
 use std::io::{Error, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Where it is mounted, on newer and older systems.
+/// Its mount points on newer and on older systems.
 const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Every system call comes by here at its end; fields: its number (`id`) and its result.
+/// The tracepoint at the end of every system call. Its fields are the number (`id`) and the result.
 const FORMAT: &str = "events/raw_syscalls/sys_exit/format";
 const FORMAT_IN_MOUNT: &std::ffi::CStr = c"events/raw_syscalls/sys_exit/format";
 const FSOPEN_CLOEXEC: libc::c_long = 1;
 const FSMOUNT_CLOEXEC: libc::c_long = 1;
 const FSCONFIG_CMD_CREATE: libc::c_long = 6;
 
-/// The kernel's number of the tracepoint, and where its record has the system call's number.
+/// The kernel's id of the tracepoint, and the offset of the system call number in its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
     pub id: u64,
     pub number_at: usize,
 }
 
-/// The tracepoint at the end of every system call. An error (its number tells why) where that cannot be read: EACCES where
-/// this user may not, EPERM where nothing is mounted and this user may not mount it, ENODEV where the kernel has none.
+/// Return the tracepoint at the end of every system call. Errors: EACCES if this user may not read it, EPERM if nothing
+/// is mounted and this user may not mount it, ENODEV if the kernel has none.
 pub fn tracepoint() -> Result<Tracepoint, Error> {
     let mut refused = None;
     for folder in MOUNTED {
@@ -37,9 +37,10 @@ pub fn tracepoint() -> Result<Tracepoint, Error> {
     }
 }
 
-/// By a mount that has no place in any tree of files: nobody else sees it, and it is gone with its descriptor.
+/// Read the format through a mount that is not attached to any file tree: nobody else sees it, and it disappears with
+/// its descriptor.
 fn of_own_mount() -> Result<String, Error> {
-    // SAFETY: the texts end with a null byte, and are read only; null pointers are what FSCONFIG_CMD_CREATE wants.
+    // SAFETY: the texts end with a null byte and are only read; FSCONFIG_CMD_CREATE wants null pointers.
     let mount = unsafe {
         let context = owned(libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), FSOPEN_CLOEXEC))?;
         let nothing = std::ptr::null::<libc::c_char>();
@@ -49,7 +50,7 @@ fn of_own_mount() -> Result<String, Error> {
         }
         owned(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0))?
     };
-    // SAFETY: the text ends with a null byte, and is read only.
+    // SAFETY: the text ends with a null byte and is only read.
     let opened = unsafe { libc::openat(mount.as_raw_fd(), FORMAT_IN_MOUNT.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let mut text = String::new();
     // SAFETY: as above.
@@ -58,16 +59,16 @@ fn of_own_mount() -> Result<String, Error> {
 }
 
 /// # Safety
-/// A descriptor that is not negative is new, and nobody else's.
+/// A descriptor that is not negative must be new, and owned by nothing else.
 unsafe fn owned(descriptor: libc::c_long) -> Result<OwnedFd, Error> {
     match descriptor {
         ..0 => Err(Error::last_os_error()),
-        // SAFETY: the caller's word.
+        // SAFETY: the caller guarantees it.
         descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }),
     }
 }
 
-/// Of `ID: 442` and `field:long id;\toffset:8;\tsize:8;\tsigned:1;`.
+/// Parse `ID: 442` and `field:long id;\toffset:8;\tsize:8;\tsigned:1;`.
 fn parse(text: &str) -> Result<Tracepoint, Error> {
     let id = text.lines().find_map(|line| line.strip_prefix("ID:")?.trim().parse().ok());
     let offset = text.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! What is kept of the walk over glibc's chunks, and what is asked of it.
+//! The result of the walk over glibc's chunks, and queries on it.
 
 use crate::allocators::block::Held;
 use crate::allocators::damage::Damage;
@@ -11,11 +11,11 @@ use std::sync::{Mutex, OnceLock};
 
 pub(crate) const GRAIN: u64 = 16;
 pub(crate) const SMALLEST: u64 = 0x20;
-/// Between the start of a chunk and what malloc returned: prev_size and size.
+/// Bytes between the start of a chunk and the address that malloc returned: prev_size and size.
 pub const CHUNK_HEADER: u64 = 16;
 
-/// Whether a chunk that holds `usable` bytes may be what malloc makes for `bytes`: the least that is enough, or one grain
-/// more where that would have been left, too little for a chunk of its own.
+/// Return whether malloc may have given a chunk with `usable` bytes for a request of `bytes`. It gives the smallest
+/// chunk that suffices, or one GRAIN more if the remainder is too small for a chunk of its own.
 pub(crate) fn may_be_given(usable: u64, bytes: u64) -> bool {
     const SIZE_FIELD: u64 = 8;
     let Some(chunk) = bytes.checked_add(SIZE_FIELD).and_then(|size| size.checked_next_multiple_of(GRAIN)) else {
@@ -34,7 +34,7 @@ pub enum State {
     Fast = 3,
     Top = 4,
     Fence = 5,
-    /// Bytes between two stretches of the main arena that another caller got from `sbrk`.
+    /// Bytes between two stretches of the main arena that other code got from `sbrk`.
     Foreign = 6,
     Unexplained = 7,
 }
@@ -43,7 +43,7 @@ pub enum State {
 pub const STATES: [&str; 8] = ["used", "free", "tcache", "fast", "top", "fencepost", "foreign", "unexplained"];
 
 impl State {
-    /// The same in the words of all allocators.
+    /// Return the kind of bytes in the terms common to all allocators.
     pub(crate) fn part(self) -> Part {
         match self {
             State::Used => Part::Used,
@@ -57,41 +57,42 @@ impl State {
     }
 }
 
-/// A stretch of one arena to walk: [start, end), with the arena's top if it lies here (else 0).
+/// A range [start, end) of one arena to walk. `top` is the arena's top chunk if it lies in the range, else 0.
 #[derive(Clone)]
 pub struct Stretch {
     pub arena: u32,
     pub start: u64,
     pub end: u64,
     pub top: u64,
-    /// Heads of the arena's fast bins (chunk addresses), by bin; size class `(index + 2) * 16`.
+    /// The heads of the arena's fast bins (chunk addresses), by bin; chunks there have `(index + 2) * 16` bytes.
     pub fast: Vec<u64>,
 }
 
-/// A walked stretch. Block starts are bits, one for 16 bytes; a block ends where the next one starts.
+/// A walked stretch. Block starts are bits, one for every 16 bytes; a block ends where the next one starts.
 pub struct Region {
     pub(crate) stretch: Stretch,
     starts: Bits,
     low: Bits,
     high: Bits,
-    /// Blocks that are no ordinary chunks, ascending.
+    /// Blocks that are not ordinary chunks, ascending.
     special: Vec<(u64, State)>,
-    /// Used chunks of a size whose fast bin is not empty, until the fast bins have been followed.
+    /// Used chunks of the sizes of non-empty fast bins. Emptied once the fast bins have been followed.
     pub(crate) links: Vec<Link>,
-    /// The first bytes of chunks that may hold a Python object, unless there are too many of them.
+    /// The first bytes of chunks that may hold a Python object; None if there are too many of them.
     pub(crate) heads: Option<Vec<Head>>,
     pub(crate) damage: Vec<Damage>,
-    /// The links of free chunks if the walk collected them, until the bins are followed.
+    /// The links of free chunks, if the walk collected them. Taken when the bins are followed.
     pub(crate) free_links: Mutex<Option<FreeLinks>>,
-    /// First and next block's number of each block of a megabyte or more, so that its bits are not searched for its ends.
+    /// The first bit and the end bit of each block of a megabyte or more, so that no search runs over such a block's
+    /// bits.
     giants: OnceLock<Vec<(u64, u64)>>,
 }
 
-/// Words without a start that make a block a giant: 16 KiB each with 64 bits and GRAIN bytes a bit.
+/// Words of bits without a block start that make a block a giant: each word has 64 bits for GRAIN bytes each, so 1 KiB.
 const GIANT_WORDS: usize = 1024;
 
 impl Region {
-    /// A walked stretch: `starts` has a bit for each block, `low` one for each free chunk.
+    /// Make a region. `starts` has a bit for each block, `low` a bit for each free chunk.
     pub(crate) fn new(
         stretch: Stretch,
         starts: Bits,
@@ -114,7 +115,7 @@ impl Region {
         }
     }
 
-    /// The number of the block at `address`, which lies in the stretch.
+    /// Return the number of the block at `address`, which must lie in the stretch.
     #[inline]
     pub(crate) fn index(&self, address: u64) -> u64 {
         (address - self.stretch.start) / GRAIN
@@ -150,7 +151,7 @@ impl Region {
         Some(self.special[found].1)
     }
 
-    /// The block that holds `address`: its start, end and state.
+    /// Return the start, end and state of the block that holds `address`.
     pub(crate) fn find(&self, address: u64) -> Option<(u64, u64, State)> {
         if address < self.stretch.start || address >= self.stretch.end {
             return None;
@@ -187,7 +188,7 @@ impl Region {
         self.starts.first_from(index + 1).map_or(self.stretch.end, |next| self.address(next))
     }
 
-    /// Every block that starts in [from, to), in order.
+    /// Return every block that starts in [from, to), in order.
     pub(crate) fn blocks(&self, from: u64, to: u64) -> Blocks<'_> {
         let from = from.clamp(self.stretch.start, self.stretch.end);
         let index = self.starts.first_from((from - self.stretch.start).div_ceil(GRAIN));
@@ -195,14 +196,14 @@ impl Region {
         Blocks { region: self, next: index, to, special }
     }
 
-    /// The heads of used chunks in [from, to) that may hold Python objects; None where they were not kept.
+    /// Return the first bytes of used chunks in [from, to) that may hold Python objects; None if they were not kept.
     pub(crate) fn heads(&self, from: u64, to: u64) -> Option<impl Iterator<Item = &Head>> {
         let heads = self.heads.as_ref()?;
         let place = |address| heads.partition_point(|head| head.chunk < address);
         Some(heads[place(from)..place(to)].iter().filter(|head| self.state(head.chunk) == State::Used))
     }
 
-    /// How many blocks there are in each state, and their bytes. Looks at the bits of 64 possible blocks at a time.
+    /// Count the blocks and bytes in each state, by looking at the bits of 64 possible blocks at a time.
     fn tallies(&self) -> [Tally; STATES.len()] {
         let mut tallies = [Tally::default(); STATES.len()];
         let mut blocks = 0;
@@ -233,17 +234,18 @@ impl Region {
         tallies
     }
 
-    /// The used blocks as bits, one for each possible block, 64 a word.
+    /// Return the used blocks as bits, one for each possible block, 64 to a word.
     pub(crate) fn used_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & !(low | high))
     }
 
-    /// The same of chunks that are free and belong into a bin.
+    /// Return the free chunks that belong into bins (not fast bins), as bits in the same way.
     pub(crate) fn free_words(&self) -> impl Iterator<Item = u64> + '_ {
         self.plain_words(|starts, low, high| starts & low & !high)
     }
 
-    /// What is chosen of 64 possible blocks at a time, without those that are no ordinary chunks.
+    /// Return the bits that `choose` selects from the three bits of 64 possible blocks at a time, without blocks that
+    /// are not ordinary chunks.
     fn plain_words<'a>(&'a self, choose: impl Fn(u64, u64, u64) -> u64 + 'a) -> impl Iterator<Item = u64> + 'a {
         let mut special = self.special.iter().map(|(start, _)| self.index(*start)).peekable();
         self.starts.words().iter().enumerate().map(move |(place, starts)| {
@@ -255,8 +257,8 @@ impl Region {
         })
     }
 
-    /// Maximal runs of neighbours that are free in bins or fast bins, `(start, end, whether one is in a fast bin)`: what
-    /// malloc_consolidate() makes one chunk of. Looks at the bits of 64 possible blocks at a time.
+    /// Return maximal runs of adjacent chunks that are free in bins or fast bins, as `(start, end, whether one is in a
+    /// fast bin)`. malloc_consolidate() merges each run into one chunk. Searches the bits 64 at a time.
     pub(crate) fn consolidated(&self) -> impl Iterator<Item = (u64, u64, bool)> + '_ {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -272,8 +274,8 @@ impl Region {
         })
     }
 
-    /// Where the top chunk starts once malloc_consolidate() has merged it with what is free below it, 0 without a top. A
-    /// neighbour of the top is free without being part of it only in a fast bin.
+    /// Return where the top chunk starts once malloc_consolidate() has merged it with the free chunks below it; 0 if
+    /// there is no top. A free chunk next to the top that was not merged yet must be in a fast bin.
     pub(crate) fn top_after_consolidation(&self) -> u64 {
         let (mut at, mut fast) = (self.stretch.top, false);
         while let Some((start, _, state @ (State::Free | State::Fast))) = self.find(at.wrapping_sub(1)) {
@@ -290,7 +292,8 @@ impl Region {
         self.end_of(index) - self.address(index)
     }
 
-    /// Shows what is not free, in order. `trimmed`: whether malloc_trim() gives back what is in the top chunk.
+    /// Show the blocks that are not free, in order. `trimmed`: whether malloc_trim() returns the memory of the top
+    /// chunk.
     pub(crate) fn show_held(&self, trimmed: bool, mut show: impl FnMut(Held)) {
         let top = self.top_after_consolidation();
         for (start, end, state) in self.all() {
@@ -302,7 +305,7 @@ impl Region {
         }
     }
 
-    /// Shows all of the stretch in order.
+    /// Show all parts of the stretch in order.
     pub(crate) fn show_parts(&self, mut show: impl FnMut(u64, u64, Part)) {
         let mut at = self.stretch.start;
         for (start, end, state) in self.all() {
@@ -357,14 +360,15 @@ impl Iterator for Blocks<'_> {
     }
 }
 
-/// A used chunk that may be in a fast bin, and its link word; the four low bits of the chunk's address are the bin.
+/// A used chunk that may be in a fast bin, with its link word. The four low bits of `tagged` are the bin, the rest is
+/// the chunk's address.
 #[derive(Clone, Copy)]
 pub(crate) struct Link {
     pub(crate) tagged: u64,
     pub(crate) word: u64,
 }
 
-/// This much of a chunk's memory is kept: what precedes a Python object, and its fields that own buffers.
+/// The bytes that are kept of a chunk: enough for what precedes a Python object and for its fields that own buffers.
 pub(crate) const HEAD_BYTES: usize = 112;
 
 #[derive(Clone, Copy)]
@@ -382,13 +386,13 @@ impl Head {
         Head { chunk, size: size as u8, bytes }
     }
 
-    /// The bytes that there are.
+    /// Return the bytes that are known.
     pub(crate) fn known(&self) -> &[u8] {
         &self.bytes[..self.size as usize]
     }
 
-    /// Whether a type's address may stand where the blocks of Python objects have it: 8, 24 or 40 bytes in, or further
-    /// in where the block begins with a debug hook.
+    /// Return whether a type's address may stand where blocks with Python objects have it: 8, 24 or 40 bytes in, or
+    /// further in if the block begins with a debug hook.
     #[inline]
     pub(crate) fn may_be_object(known: &[u8], user_end: u64) -> bool {
         let pointer = |at| {
@@ -399,7 +403,7 @@ impl Head {
     }
 }
 
-/// Whether a word is the second one of a debug hook: a letter, and the same byte seven times.
+/// Return whether a word is the second one of a debug hook: a letter, then the same byte seven times.
 #[inline]
 pub(crate) fn is_padding(word: u64) -> bool {
     matches!(word as u8, b'o' | b'm' | b'r') && word >> 16 == (word << 8) >> 16
@@ -408,25 +412,26 @@ pub(crate) fn is_padding(word: u64) -> bool {
 /// Every block of every arena of a target.
 pub struct Chunks {
     pub(crate) regions: Vec<Region>,
-    /// The number of each region's first block, a multiple of 64; and one for whatever would come next.
+    /// The number of each region's first block, a multiple of 64, and at the end the next unused number.
     pub(super) firsts: Vec<u64>,
     totals: OnceLock<Vec<RegionTotals>>,
 }
 
 type Found = Option<(u64, u64, &'static str)>;
 
-/// Free chunks without a gap; the blocks before and after it are `(address, size, state)`, None at an end of the region.
+/// A run of adjacent free chunks. `before` and `after` are the blocks around it as `(address, size, state)`, None at an
+/// end of the region.
 #[derive(Clone, Copy, Debug)]
 pub struct Hole {
     pub start: u64,
     pub end: u64,
-    /// The number of the region.
+    /// The index of the region.
     pub region: usize,
     pub before: Found,
     pub after: Found,
 }
 
-/// What a region has in each state.
+/// The blocks of a region by state.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionTotals {
     pub arena: u32,
@@ -452,13 +457,13 @@ impl Chunks {
         (index < self.regions.len() && self.regions[index].stretch.start <= address).then_some(index)
     }
 
-    /// The region that begins at `address`.
+    /// Return the region that begins at `address`.
     pub(crate) fn region_from(&self, address: u64) -> Option<&Region> {
         let region = &self.regions[self.region_of(address)?];
         (region.stretch.start == address).then_some(region)
     }
 
-    /// The number that a block has which the program was given at `address`, if one is there.
+    /// Return the number of a block whose user address is `address`.
     #[inline(always)]
     pub(crate) fn number_from(&self, address: u64) -> Option<u64> {
         let chunk = address.checked_sub(CHUNK_HEADER)?;
@@ -471,18 +476,18 @@ impl Chunks {
         self.regions[self.region_of(address)?].find(address)
     }
 
-    /// The block whose bytes hold `address`: a used chunk's reach eight bytes into the next header.
+    /// Return the block whose bytes include `address`. A used chunk's bytes reach eight bytes into the next header.
     pub(crate) fn holder(&self, address: u64) -> Option<(u64, u64, State)> {
         self.locate(address.wrapping_sub(8)).or_else(|| self.locate(address))
     }
 
-    /// Used chunks and their bytes.
+    /// Return the count and bytes of used chunks.
     pub(crate) fn used(&self) -> Tally {
         let used = self.totals().iter().map(|totals| totals.states[State::Used as usize]);
         used.fold(Tally::default(), |sum, tally| sum.with(&tally))
     }
 
-    /// What each region has, counted when it is first asked for.
+    /// Return the blocks of each region by state, counted at the first call.
     pub fn totals(&self) -> &[RegionTotals] {
         let row = |region: &Region| {
             let Stretch { arena, start, end, .. } = region.stretch;
@@ -491,7 +496,8 @@ impl Chunks {
         self.totals.get_or_init(|| self.regions.iter().map(row).collect())
     }
 
-    /// Whether a used chunk of at least `least` bytes has `address` 16 to 80 bytes in. Looks at a few bits only.
+    /// Return whether a used chunk of at least `least` bytes begins 16 to 80 bytes before `address`. Looks at a few
+    /// bits only.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         let Some(region) = self.region_of(address).map(|index| &self.regions[index]) else { return false };
         (16..=80).step_by(8).any(|inside| {
@@ -504,18 +510,18 @@ impl Chunks {
         })
     }
 
-    /// The block whose bytes hold `address`: chunk address, size, state. A chunk holds what malloc_usable_size says: from
-    /// its size word to after the next chunk's prev_size.
+    /// Return the block whose bytes include `address`, as chunk address, size, state. A chunk's bytes are those that
+    /// malloc_usable_size counts, and its size word: they reach over the next chunk's prev_size.
     pub fn find(&self, address: u64) -> Found {
         self.holder(address).map(|(start, end, state)| (start, end - start, STATES[state as usize]))
     }
 
-    /// The arena of the region that holds `address`.
+    /// Return the arena of the region that holds `address`.
     pub fn arena_of(&self, address: u64) -> Option<u32> {
         Some(self.regions[self.region_of(address)?].stretch.arena)
     }
 
-    /// Maximal runs of free chunks (bins, fast bins and thread caches) of at least `minimum` bytes.
+    /// Return maximal runs of free chunks (bins, fast bins and thread caches) of at least `minimum` bytes.
     pub fn holes(&self, minimum: u64) -> Vec<Hole> {
         let mut holes = Vec::new();
         for (index, region) in self.regions.iter().enumerate() {
@@ -524,7 +530,7 @@ impl Chunks {
         holes
     }
 
-    /// Damage met by the walk.
+    /// Return the damage that the walk found.
     pub fn damage(&self) -> impl Iterator<Item = &Damage> {
         self.regions.iter().flat_map(|region| &region.damage)
     }

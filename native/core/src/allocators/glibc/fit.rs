@@ -1,19 +1,19 @@
-//! Which free chunks would serve a request.
+//! Find the free chunks that would serve a request.
 
 use crate::allocators::glibc::chunks::{Chunks, Region, State};
 use std::collections::BTreeMap;
 
-/// A single free chunk, or several that malloc would merge: `(header, size)`.
+/// A free chunk, or several that malloc would merge: `(header, size)`.
 pub type Piece = (u64, u64);
-/// What one arena has for a request.
+/// The free chunks that one arena has for a request.
 #[derive(Clone, Debug)]
 pub struct Fit {
     pub arena: u32,
     /// The smallest piece that suffices.
     pub best: Option<Piece>,
-    /// The largest pieces that do not.
+    /// The largest pieces that are too small.
     pub short: Vec<Piece>,
-    /// Bytes of the top chunk.
+    /// The size of the top chunk in bytes.
     pub top: u64,
 }
 
@@ -54,8 +54,8 @@ impl Pieces {
     }
 }
 
-/// What each arena has for a request whose chunk has `need` bytes; of the pieces that are too small the `most` largest.
-/// `with_fast`: as after malloc_consolidate(), which merges what is in fast bins with its neighbours.
+/// Return what each arena has for a request whose chunk needs `need` bytes, with the `most` largest of the pieces that
+/// are too small. `with_fast`: as after malloc_consolidate(), which merges fast-bin chunks with their free neighbours.
 pub fn find_fits(chunks: &Chunks, need: u64, with_fast: bool, most: usize) -> Vec<Fit> {
     let mut arenas: BTreeMap<u32, Pieces> = BTreeMap::new();
     for region in &chunks.regions {

@@ -1,11 +1,11 @@
-//! The links of free chunks, collected by the walk if the bins are to be followed.
+//! The links of free chunks, which the walk collects if the bins will be followed.
 
 use gdbheap_access::bytes::u64_at;
 
 const IS_MMAPPED: u64 = 2;
-/// A bit of a chunk's size: it lies in a thread's arena.
+/// The flag in a chunk's size which says that it lies in a thread's arena.
 pub(crate) const NON_MAIN_ARENA: u64 = 4;
-/// Chunks of this size and above are sorted into large bins.
+/// Chunks of at least this size are sorted into large bins.
 const MIN_LARGE: u64 = 0x400;
 const MAX_WRONG: usize = 1000;
 
@@ -18,7 +18,7 @@ pub(crate) struct FreeChunk {
     pub(crate) bk: u64,
 }
 
-/// The links to the first chunks of the next sizes, of a chunk that is the first of its size in a large bin.
+/// The `fd_nextsize` and `bk_nextsize` links of a chunk that is the first of its size in a large bin.
 #[derive(Clone, Copy)]
 pub(crate) struct SizeLink {
     pub(crate) address: u64,
@@ -26,7 +26,7 @@ pub(crate) struct SizeLink {
     pub(crate) bk: u64,
 }
 
-/// A chunk in use whose size has flags that it cannot have.
+/// A used chunk whose size word has flags that are wrong in its arena.
 #[derive(Clone, Copy)]
 pub(crate) struct WrongFlags {
     pub(crate) address: u64,
@@ -34,7 +34,7 @@ pub(crate) struct WrongFlags {
     pub(crate) found: u64,
 }
 
-/// What a walk collects for the bins, each list ascending.
+/// What a walk collects for the bins. Each list is ascending by address.
 #[derive(Default)]
 pub(crate) struct FreeLinks {
     /// One list for each part of the walk.
@@ -44,7 +44,7 @@ pub(crate) struct FreeLinks {
 }
 
 impl FreeLinks {
-    /// Takes a free chunk; `bytes`: what follows its header.
+    /// Add a free chunk; `bytes` are the bytes after its header.
     #[inline]
     pub(crate) fn add(&mut self, address: u64, size: u64, bytes: &[u8]) {
         let word = |at| u64_at(bytes, at);
@@ -58,7 +58,7 @@ impl FreeLinks {
         }
     }
 
-    /// Looks at the flags of a chunk in use; `expected`: those of its arena.
+    /// Record a used chunk whose flags differ from `expected`, the flags of its arena.
     #[inline]
     pub(crate) fn check_flags(&mut self, address: u64, size_word: u64, expected: u64) {
         let found = size_word & (IS_MMAPPED | NON_MAIN_ARENA);
@@ -67,7 +67,7 @@ impl FreeLinks {
         }
     }
 
-    /// Takes over what another walk found from `at` on.
+    /// Append what another walk collected from address `at` on.
     pub(crate) fn take_over(&mut self, other: FreeLinks, at: u64) {
         for mut part in other.chunks {
             if part.first().is_some_and(|chunk| chunk.address < at) {
@@ -79,7 +79,7 @@ impl FreeLinks {
         self.flags.extend(other.flags.into_iter().filter(|chunk| chunk.address >= at));
     }
 
-    /// Forgets what was found from `from` on.
+    /// Drop what was collected from address `from` on.
     pub(crate) fn truncate(&mut self, from: u64) {
         for part in self.chunks.iter_mut().rev().take_while(|part| part.last().is_none_or(|last| last.address >= from))
         {
@@ -89,7 +89,7 @@ impl FreeLinks {
         self.flags.truncate(self.flags.partition_point(|chunk| chunk.address < from));
     }
 
-    /// The free chunks in [from, to).
+    /// Return the free chunks in [from, to).
     pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = &FreeChunk> {
         let first = self.chunks.partition_point(|part| part.last().is_none_or(|last| last.address < from));
         self.chunks[first..]

@@ -1,4 +1,4 @@
-//! What is asked of the walked chunks: how many of each size, and which ones match.
+//! Queries on the walked chunks: counts by size, and lists of matching chunks.
 
 use crate::allocators::block_list::Order;
 use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN, STATES};
@@ -6,15 +6,15 @@ use crate::allocators::tally::Tally;
 use crate::firsts::Firsts;
 use std::collections::HashMap;
 
-/// Sizes below are counted in a table, the rarer ones above by hash.
+/// Smaller sizes are counted in a table, the rarer larger ones in a hash map.
 const SMALL: u64 = 64 << 10;
-/// used, free, tcache and fast: the states that a chunk of any size may have.
+/// The number of counted states: used, free, tcache and fast. Chunks in these states may have any size.
 const COUNTED: usize = 4;
 
-/// Chunks by state, in the order of STATES.
+/// Counts of chunks by state, in the order of STATES.
 pub type Counts = [u64; COUNTED];
 
-/// A row for each exact size of used and free chunks, ascending.
+/// Count used and free chunks by exact size: a row for each size, ascending.
 pub fn count_sizes(chunks: &Chunks) -> Vec<(u64, Counts)> {
     let mut small = vec![[0; COUNTED]; (SMALL / GRAIN) as usize];
     let mut large: HashMap<u64, Counts> = HashMap::new();
@@ -35,7 +35,7 @@ pub fn count_sizes(chunks: &Chunks) -> Vec<(u64, Counts)> {
     rows
 }
 
-/// Which chunks are meant: a bit for each state in the order of STATES, sizes [minimum, maximum], one arena or all.
+/// A filter for chunks: a bit for each state in the order of STATES, sizes [minimum, maximum], one arena or all.
 #[derive(Clone)]
 pub struct Wanted {
     pub states: u32,
@@ -49,7 +49,7 @@ impl Wanted {
         self.states >> (state as u32) & 1 == 1 && (self.minimum..=self.maximum).contains(&size)
     }
 
-    /// Whether a used chunk is among them.
+    /// Return whether a used chunk passes the filter.
     pub(crate) fn takes_listed(&self, (_, size, _, arena): &Listed) -> bool {
         self.takes(*size, State::Used) && self.arena.is_none_or(|wanted| wanted == *arena)
     }
@@ -63,7 +63,7 @@ impl Wanted {
 /// A chunk in a list: `(header, size, state, arena)`.
 pub type Listed = (u64, u64, &'static str, u32);
 
-/// How many chunks are wanted and their bytes, and the first `top` of them in order.
+/// Return the count and bytes of the chunks that pass the filter, and the first `top` of them in order.
 pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<usize>) -> (Tally, Vec<Listed>) {
     let (mut rows, mut sum) = (Firsts::new(top.unwrap_or(usize::MAX)), Tally::default());
     let key = |(address, size, _, arena): &Listed| order.key(*address, *size, Some(*arena));
@@ -77,7 +77,7 @@ pub fn list_chunks(chunks: &Chunks, wanted: &Wanted, order: Order, top: Option<u
     (sum, rows.finish(key))
 }
 
-/// The blocks in [start, end) that are used or wait in a thread's cache, at most `most`: `(user address, size, used)`.
+/// Return at most `most` blocks in [start, end) that are used or in a thread's cache, as `(user address, size, used)`.
 pub fn held_chunks(chunks: &Chunks, start: u64, end: u64, most: usize) -> Vec<(u64, u64, bool)> {
     let Some(region) = chunks.region_of(start).map(|index| &chunks.regions[index]) else { return Vec::new() };
     let held = region.blocks(start, end).filter(|block| matches!(block.2, State::Used | State::Tcache));

@@ -1,4 +1,4 @@
-//! The singly linked lists of free chunks that look used: fast bins and thread caches.
+//! The singly linked lists of free chunks whose headers say "in use": fast bins and thread caches.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::glibc::chunks::{Chunks, Link, Region, State, CHUNK_HEADER};
@@ -10,14 +10,15 @@ use std::collections::HashSet;
 const PAGE_BITS: u32 = 12;
 const BIN_BITS: u64 = 15;
 
-/// For each page of a stretch, the first of many ascending addresses in it or after it.
+/// An index of many ascending addresses: for each page of a stretch, the position of the first address in it or after
+/// it.
 pub(crate) struct PageIndex {
     start: u64,
     first: Vec<u32>,
 }
 
 impl PageIndex {
-    /// `addresses` ascend from `start`.
+    /// Make the index. `addresses` ascend, and none is below `start`.
     pub(crate) fn new(start: u64, addresses: impl Iterator<Item = u64>) -> PageIndex {
         let mut first = Vec::new();
         for (place, address) in addresses.enumerate() {
@@ -27,14 +28,14 @@ impl PageIndex {
         PageIndex { start, first }
     }
 
-    /// From where on `address` has to be looked for.
+    /// Return the position from which `address` has to be searched.
     pub(crate) fn place(&self, address: u64) -> Option<usize> {
         let page = (address.checked_sub(self.start)? >> PAGE_BITS) as usize;
         self.first.get(page).map(|place| *place as usize)
     }
 }
 
-/// The chunks of one region that may be in a fast bin, ascending, and which of them are.
+/// The chunks of one region that may be in a fast bin, ascending, with a bit for each that is.
 struct Candidates {
     links: Vec<Link>,
     index: PageIndex,
@@ -49,7 +50,7 @@ impl Candidates {
         Candidates { links, index, taken }
     }
 
-    /// The place of a chunk of that bin.
+    /// Return the position of a chunk that has the size of this bin.
     fn find(&self, chunk: u64, bin: u64) -> Option<usize> {
         let from = self.index.place(chunk)?;
         let behind = self.links[from..].iter().position(|link| link.tagged >= chunk)?;
@@ -57,7 +58,7 @@ impl Candidates {
     }
 }
 
-/// One fast bin while it is followed.
+/// A position in one fast bin that is being followed.
 struct Cursor {
     arena: u32,
     bin: u64,
@@ -66,13 +67,13 @@ struct Cursor {
 }
 
 impl Chunks {
-    /// Follows all fast bins at once, a step of each in turn: every step waits for memory, and so the waits overlap.
+    /// Follow all fast bins at once, one step of each in turn: every step waits for memory, so the waits overlap.
     pub(crate) fn follow_fast_bins(&mut self, safe_linking: bool) {
         let mut cursors: Vec<Cursor> = Vec::new();
         let mut begun = HashSet::new();
         for region in &self.regions {
             let arena = region.stretch.arena;
-            // The heads are the arena's: each of its regions has the same.
+            // The fast bins belong to the arena: all its regions have the same heads.
             if begun.insert(arena) {
                 let heads = region.stretch.fast.iter().enumerate().filter(|(_, head)| **head != 0);
                 cursors.extend(heads.map(|(bin, head)| Cursor { arena, bin: bin as u64, head: *head, at: *head }));
@@ -127,8 +128,8 @@ impl Chunks {
         }
     }
 
-    /// Follows one list of a thread cache, `(first entry, entries, size)`; returns how many entries it took, and where
-    /// the last link leads.
+    /// Follow one list of a thread cache, `(first entry, entries, size)`. Return the number of entries taken, and the
+    /// address to which the last link leads.
     pub(crate) fn follow_tcache(&mut self, space: &Space, list: (u64, u64, u64), safe_linking: bool) -> (u64, u64) {
         let (mut at, count, size) = list;
         for taken in 0..count {
@@ -147,7 +148,7 @@ impl Chunks {
     }
 }
 
-/// glibc's REVEAL_PTR (2.32 and later).
+/// Decode a link as glibc's REVEAL_PTR does (2.32 and later).
 fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
     if safe_linking {
         link ^ (at >> 12)
@@ -156,7 +157,7 @@ fn reveal(link: u64, at: u64, safe_linking: bool) -> u64 {
     }
 }
 
-/// The chunks and bytes on each list of a thread cache, `(first entry, entries)`.
+/// Return the chunks and bytes on each list of a thread cache, given as `(first entry, entries)`.
 pub fn sum_lists(space: &Space, chunks: &Chunks, lists: &[(u64, u64)], safe_linking: bool) -> Vec<Tally> {
     let sum = |(entry, count): &(u64, u64)| {
         let (mut at, mut sum) = (*entry, Tally::default());

@@ -1,4 +1,4 @@
-//! Finding memory of malloc that no list of its own names: mmapped chunks, stretches of a main arena without `sbrk`.
+//! Find malloc's memory that none of its lists names: mmapped chunks, and stretches of a main arena without `sbrk`.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::error::{Cancelled, Result};
@@ -6,19 +6,20 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// How glibc writes the header of an mmapped chunk: up to 2.42 `prev_size + size` is the mapping, since 2.43 the
-/// header's own 16 bytes are not in `size`, and bit 0 of prev_size says huge page.
+/// How glibc writes the header of an mmapped chunk. Up to 2.42 `prev_size + size` is the size of the mapping. Since
+/// 2.43 `size` excludes the header's own 16 bytes, and bit 0 of prev_size says huge page.
 #[derive(Clone, Copy)]
 pub struct MmappedStyle {
     pub header_outside: bool,
-    /// Look also for headers whose mapping mremap moved away from the alignment that memalign gave it.
+    /// Look also for headers in mappings that mremap moved, so that they lost the alignment from memalign.
     pub moved: bool,
 }
 
-/// How far into its mapping such a header is looked for.
+/// The farthest place in its mapping at which such a header is looked for.
 const MAX_SHIFT: u64 = 4 << 20;
 
-/// The mmapped chunks in a range, which begins where another owner's mapping ends: `(base, chunk, bytes mapped)`.
+/// Return the mmapped chunks in ranges, as `(base, chunk, bytes mapped)`. Each range begins where another owner's
+/// mapping ends.
 pub fn find_mmapped(
     watcher: &dyn Watcher,
     space: &Space,
@@ -56,7 +57,7 @@ fn mmapped_in(
     Ok(found)
 }
 
-/// The next page after the one at `at` that has bytes; `end` without one.
+/// Return the next page after the one at `at` that has bytes, else `end`.
 fn next_page(space: &Space, at: u64, end: u64) -> u64 {
     let page = space.machine.page.bytes();
     at.checked_add(page).and_then(|next| space.next_backed(next)).map_or(end, |next| next / page * page)
@@ -79,8 +80,8 @@ fn mmapped_at(
 ) -> Result<Option<(u64, u64)>, Cancelled> {
     steps.look()?;
     let Some((0, total)) = mmapped_header(window, base, style) else { return Ok(None) };
-    // memalign moves the header inside and leaves the first one as it was; a later mremap changes only the live one.
-    // So a header further in whose prev_size is its distance from the base is the one that counts.
+    // memalign puts a second header inside and leaves the first one unchanged; a later mremap changes only the second.
+    // So a header further in counts if its prev_size is its distance from the base.
     let mut alignment = 32;
     while alignment < end - base {
         let chunk = (base + 16).next_multiple_of(alignment) - 16;
@@ -102,7 +103,7 @@ fn mmapped_at(
     Ok((total <= end - base).then_some((base, total)))
 }
 
-/// Bytes mapped, if at `chunk` is the header of the mapping that begins at `base`, further in.
+/// Return the bytes mapped if `chunk` is the header, further in, of the mapping that begins at `base`.
 fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, style: MmappedStyle) -> Option<u64> {
     if chunk <= base || chunk >= end {
         return None;
@@ -111,7 +112,8 @@ fn shifted_header(window: &mut Window<'_>, base: u64, chunk: u64, end: u64, styl
     (shift == chunk - base && total <= end - base).then_some(total)
 }
 
-/// `(distance from the mapping's base, bytes mapped)` if the words at `chunk` are an mmapped chunk's.
+/// Return `(distance from the mapping's base, bytes mapped)` if the words at `chunk` are the header of an mmapped
+/// chunk.
 fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> Option<(u64, u64)> {
     let bytes = window.bytes(chunk, 16).ok()?;
     let words = (u64_at(bytes, 0), u64_at(bytes, 8));
@@ -120,9 +122,10 @@ fn mmapped_header(window: &mut Window<'_>, chunk: u64, style: MmappedStyle) -> O
     sound.then_some((shift, total))
 }
 
-/// Stretches of a main arena that has had to do without `sbrk`: page-aligned, beginning with a chunk that has nothing
-/// before it, and a walk from there ends at a double fencepost on a page's end, or at `top`. `(start, end)` of each.
-/// A range may begin with one inside a page; after each one of them, `foreign` bytes are searched in steps of 16.
+/// Return `(start, end)` of the stretches of a main arena that could not use `sbrk`. A stretch is page-aligned and
+/// begins with a chunk that has nothing before it; a walk from there ends at `top`, or at a double fencepost at a
+/// page's end. A range may begin with a stretch inside a page. After each stretch, `foreign` bytes are searched in
+/// steps of 16.
 pub fn find_extents(
     watcher: &dyn Watcher,
     space: &Space,
@@ -164,7 +167,7 @@ fn extents_in(
     Ok(found)
 }
 
-/// Where the extent ends that begins at `start`.
+/// Return the end of the extent that begins at `start`.
 fn extent_at(
     window: &mut Window<'_>,
     start: u64,
@@ -195,23 +198,23 @@ fn header(window: &mut Window<'_>, at: u64) -> Option<(u64, u64)> {
 enum Step {
     /// The next chunk is at this address.
     Chunk(u64),
-    /// The extent ends there.
+    /// The extent ends at this address.
     End(u64),
 }
 
-/// Where a walk from `start` goes from the chunk at `at`; None where that is none.
+/// Return where a walk from `start` goes from the chunk at `at`; None if there is no chunk.
 fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top: u64) -> Option<Step> {
     let page = window.page();
     let (_, word) = header(window, at)?;
     let (size, rest) = (word & !7, limit.checked_sub(at)?);
     if at == top {
-        // A top that does not end with a page is damaged: it has 32 bytes or more.
+        // An undamaged top ends at a page's end and has at least 32 bytes.
         let sound = size <= rest && (at + size) % page == 0 && size >= 32;
         let end = if sound { at + size } else { at.checked_add(32)?.next_multiple_of(page) };
         return (end <= limit).then_some(Step::End(end));
     }
     if size == 16 && at > start {
-        // Two, or three where the old top was too small to be freed.
+        // There are two fenceposts, or three if the old top was too small to be freed.
         let mut stop = at + 16;
         while stop % page != 0 && stop < at + 48 && header(window, stop)?.1 & !7 == 16 {
             stop += 16;
@@ -221,8 +224,8 @@ fn extent_step(window: &mut Window<'_>, (start, limit): (u64, u64), at: u64, top
     (size >= 32 && size % 16 == 0 && size < rest).then(|| Step::Chunk(at + size))
 }
 
-/// Places of an extent of exactly `size` bytes by its ends alone: page-aligned, a first chunk that has nothing before
-/// it, and a double fencepost or the end of `top` after the last one.
+/// Return the extents of exactly `size` bytes, found by their ends alone: page-aligned, with a first chunk that has
+/// nothing before it, and with a double fencepost or the end of `top` after the last one.
 pub fn find_fenced(
     watcher: &dyn Watcher,
     space: &Space,

@@ -1,17 +1,17 @@
-//! Chunks with a mapping of their own.
+//! malloc's mmapped chunks.
 
 use super::chunks::CHUNK_HEADER;
 use crate::allocators::block::Cell;
 use crate::allocators::tally::Tally;
 use gdbheap_access::bytes::range_at;
 
-/// mmapped chunks in use, `[chunk, end)`, ascending and disjoint.
+/// Mmapped chunks in use, `[chunk, end)`, ascending and disjoint.
 pub struct Mapped {
     pub(crate) chunks: Vec<(u64, u64)>,
 }
 
 impl Mapped {
-    /// `chunks`: in any order.
+    /// Make the store. `chunks` may be in any order.
     pub fn new(mut chunks: Vec<(u64, u64)>) -> Mapped {
         chunks.sort_unstable();
         Mapped { chunks }

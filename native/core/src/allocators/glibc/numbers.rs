@@ -1,21 +1,21 @@
-//! Chunks as blocks with numbers: one for each place where a chunk may begin, over all regions.
+//! Chunks as numbered blocks: one number for each place where a chunk may begin, over all regions.
 
 use crate::allocators::block::Cell;
 use crate::allocators::glibc::chunks::{Chunks, Region, State, CHUNK_HEADER, GRAIN};
 
 impl Chunks {
-    /// The numbers of blocks are below this: one for each place where a chunk may begin.
+    /// Return a number above those of all blocks. There is one for each place where a chunk may begin.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.firsts[self.regions.len()]
     }
 
-    /// The number that the region's first block has.
+    /// Return the number of the region's first block.
     #[inline]
     pub(crate) fn first_block(&self, region: usize) -> u64 {
         self.firsts[region]
     }
 
-    /// The region of a number.
+    /// Return the region of a block's number.
     pub(crate) fn region_of_number(&self, number: u64) -> &Region {
         &self.regions[self.place_of_number(number)]
     }
@@ -24,15 +24,15 @@ impl Chunks {
         self.firsts.partition_point(|first| *first <= number).saturating_sub(1)
     }
 
-    /// The chunk [start, end) of a region as a block.
+    /// Return the chunk [start, end) of a region as a block.
     #[inline(always)]
     pub(crate) fn cell(&self, region: usize, start: u64, end: u64) -> Cell {
         let number = self.firsts[region] + self.regions[region].index(start);
-        // A chunk's last eight bytes are the next one's prev_size.
+        // A chunk's last eight bytes are the next chunk's prev_size.
         Cell { number, address: start + CHUNK_HEADER, size: end - start, end: end + 8 }
     }
 
-    /// The used chunk whose bytes hold `address`.
+    /// Return the used chunk whose bytes include `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         match self.holder_in(address)? {
@@ -49,7 +49,7 @@ impl Chunks {
         self.cell(place, start, end)
     }
 
-    /// Shows every used chunk.
+    /// Show every used chunk.
     pub(crate) fn show_blocks(&self, mut show: impl FnMut(Cell)) {
         for (place, region) in self.regions.iter().enumerate() {
             let used = region.all().filter(|(_, _, state)| *state == State::Used);
@@ -57,12 +57,12 @@ impl Chunks {
         }
     }
 
-    /// The chunk at `address`, whatever its state, as the program would see it: its address and size.
+    /// Return the user address and size of the chunk at `address`, whatever its state.
     pub(crate) fn slot_at(&self, address: u64) -> Option<(u64, u64)> {
         self.locate(address).map(|(start, end, _)| (start + CHUNK_HEADER, end - start))
     }
 
-    /// The block whose bytes hold `address`, with the place of its region: see `holder`.
+    /// Return the block whose bytes include `address`, with the index of its region; see `holder`.
     #[inline]
     fn holder_in(&self, address: u64) -> Option<(usize, (u64, u64, State))> {
         let in_region = |address: u64| {

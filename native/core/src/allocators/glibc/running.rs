@@ -1,9 +1,8 @@
-//! An arena of a process that runs on: what can be read of it is believed only if it is the same twice.
+//! Read an arena of a running process. A result counts only if two readings agree.
 //!
-//! malloc's "in use" is all that an arena has but its top, its bins and its fast bins; thread caches count as in use
-//! (malloc/malloc.c, `int_mallinfo`). So the free lists are enough for it, and no block in use is looked at. While a
-//! thread changes a list, a way round it breaks, comes out differently the second time, or leaves another
-//! `malloc_state`.
+//! malloc's "in use" is everything of an arena except its top, its bins and its fast bins; thread caches count as in
+//! use (malloc/malloc.c, `int_mallinfo`). So the free lists suffice, and no block in use is read. If a thread changes a
+//! list meanwhile, following it fails, gives another result the second time, or leaves another `malloc_state`.
 
 use super::bins::BINS;
 use super::trim::whole_pages;
@@ -16,7 +15,8 @@ const SMALLEST: u64 = 32;
 const FLAGS: u64 = 7;
 const FAST_BINS: u64 = 10;
 
-/// Where fields of `struct malloc_state` are. `fast`: `fastbinsY`, None where there are none (2.43 and later).
+/// Offsets of fields in `struct malloc_state`. `fastbins` is the offset of `fastbinsY`, None if there are none (2.43
+/// and later).
 #[derive(Clone, Copy, Debug)]
 pub struct StateLayout {
     pub top: u64,
@@ -28,19 +28,19 @@ pub struct StateLayout {
     pub size: u64,
 }
 
-/// What an arena's bins and fast bins hold: chunks, their bytes with headers, and the bytes of the whole pages inside
-/// those of the bins.
+/// The content of an arena's bins and fast bins: chunks, bytes with headers, and bytes of whole pages inside the chunks
+/// of bins.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FreeLists {
     pub chunks: u64,
     pub bytes: u64,
     pub whole: u64,
-    /// Which chunks these are, in which order.
+    /// A hash of the chunks in their order.
     seal: u64,
 }
 
-/// An arena at one moment. `top`: the bytes of its top chunk, None where it has none. `listed`: None where it was not
-/// asked for, where it was not the same twice, or is longer than was allowed.
+/// An arena at one moment. `top` is the size of its top chunk, None if it has none. `listed` is None if it was not
+/// requested, if two readings differed, or if the lists are longer than allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Running {
     pub next: u64,
@@ -61,8 +61,8 @@ impl FreeLists {
     }
 }
 
-/// The arena at `address`, with what its lists hold if they have at most `most` chunks in all; 0: its lists are not
-/// followed.
+/// Read the arena at `address`, with the content of its free lists if they have at most `most` chunks in all. With
+/// `most` 0 the lists are not followed.
 pub fn look_at_arena(space: &Space, address: u64, layout: &StateLayout, most: u64) -> Result<Running, Missing> {
     let (before, top) = state(space, address, layout)?;
     let lists =
@@ -83,21 +83,21 @@ pub fn look_at_arena(space: &Space, address: u64, layout: &StateLayout, most: u6
     })
 }
 
-/// The bytes of `malloc_state`, and the size of the top chunk that it names.
+/// Return the bytes of `malloc_state`, and the size of the top chunk that it names.
 fn state(space: &Space, address: u64, layout: &StateLayout) -> Result<(Vec<u8>, Option<u64>), Missing> {
     let mut bytes = vec![0; layout.size as usize];
     space.exact(address, &mut bytes)?;
     let top = u64_at(&bytes, layout.top as usize);
-    // The top of an arena that was never used is the head of its bins.
+    // In an arena that was never used, top points to the head of the bins.
     let is_head = top == address + layout.bins - GRAIN;
     let size = if is_head || top == 0 { None } else { space.word(top.wrapping_add(8)).ok() };
     Ok((bytes, size.map(|size| size & !FLAGS)))
 }
 
-/// What all lists hold; None where one of them is not as it must be, or all are too long.
+/// Return the content of all lists; None if a list is broken, or if all have too many chunks.
 fn follow(space: &Space, address: u64, layout: &StateLayout, state: &[u8], most: u64) -> Option<FreeLists> {
     let mut found = FreeLists::default();
-    // The bins of an arena that was never used are zeros.
+    // In an arena that was never used, the bins are zeros.
     for bin in (1..BINS).filter(|_| u64_at(state, layout.system_mem as usize) != 0) {
         let pair = layout.bins + (bin - 1) * GRAIN;
         let ends = (u64_at(state, pair as usize), u64_at(state, pair as usize + 8));
@@ -106,13 +106,13 @@ fn follow(space: &Space, address: u64, layout: &StateLayout, state: &[u8], most:
     for index in 0..layout.fastbins.map_or(0, |_| FAST_BINS) {
         let head = u64_at(state, (layout.fastbins? + 8 * index) as usize);
         let size = SMALLEST + GRAIN * index;
-        // Which decoding of links is right shows at the end of each list.
+        // The end of each list shows which decoding of links is right.
         found = [true, false].iter().find_map(|is_safe| go_along(space, head, size, *is_safe, most, found))?;
     }
     Some(found)
 }
 
-/// A bin: from its head by `fd` back to it, each `bk` leading back.
+/// Follow a bin from its head by `fd` back to the head, checking each `bk`.
 fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut FreeLists) -> Option<()> {
     let (mut before, mut at) = (head, ends.0);
     while at != head {
@@ -128,7 +128,8 @@ fn go_round(space: &Space, head: u64, ends: (u64, u64), most: u64, found: &mut F
     (before == ends.1).then_some(())
 }
 
-/// A fast bin: chunks of one size, singly linked. `is_safe`: links are mixed with their own address (2.32 and later).
+/// Follow a fast bin: chunks of one size, singly linked. `is_safe`: links are XORed with their own address (2.32 and
+/// later).
 fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut found: FreeLists) -> Option<FreeLists> {
     let mut at = head;
     while at != 0 {
@@ -142,7 +143,7 @@ fn go_along(space: &Space, head: u64, size: u64, is_safe: bool, most: u64, mut f
     Some(found)
 }
 
-/// Size and links of a chunk; None for what is none.
+/// Return the size and the links of a chunk; None if there is no chunk.
 fn chunk(space: &Space, at: u64) -> Option<(u64, u64, u64)> {
     let mut bytes = [0; 32];
     if at % GRAIN != 0 || space.exact(at, &mut bytes).is_err() {
@@ -173,7 +174,7 @@ mod tests {
     const ARENA: u64 = 0x10000;
     const HEAP: u64 = 0x20000;
 
-    /// Memory by words; `after`: from this many reads on another word is there.
+    /// Memory by words. After `after` reads, one word changes.
     #[derive(Default)]
     struct Memory {
         words: Mutex<HashMap<u64, u64>>,
@@ -214,7 +215,7 @@ mod tests {
         memory
     }
 
-    /// Puts chunks of (address, size) into bin 1, the unsorted one.
+    /// Put chunks of (address, size) into bin 1, the unsorted bin.
     fn fill_bin(memory: &Memory, chunks: &[(u64, u64)]) {
         let head = ARENA + LAYOUT.bins - 16;
         let mut ring = vec![head];
@@ -271,7 +272,7 @@ mod tests {
         let space = Space::for_remote(machine, &[(0x1000, 0x100000)], Box::new(Shown(shown.clone()))).unwrap();
         assert!(look_at_arena(&space, ARENA, &LAYOUT, 100).unwrap().listed.is_some());
         let reads = shown.reads.load(Ordering::Relaxed);
-        // A chunk grows, or its link moves, between any two reads: either all that follows agrees, or nothing is said.
+        // Between any two reads a chunk grows, or its link moves: the result is either consistent or None.
         for when in 0..reads {
             for (at, value) in
                 [(HEAP + 0x108, 0x61), (HEAP + 0x110, HEAP), (ARENA, 1), (ARENA + LAYOUT.system_mem, 0x23000)]
@@ -282,7 +283,7 @@ mod tests {
                 let is_new = found.listed.is_some_and(|listed| listed.bytes == 0xe0);
                 let is_old = found.listed.is_some_and(|listed| listed.bytes == 0xc0);
                 assert!(found.listed.is_none() || is_new || is_old, "{when} {at:x}");
-                // What changes after the last look at the arena is none of this look's.
+                // A change after the last read of the arena does not matter to this reading.
                 let is_late = at != ARENA || when + 1 == reads;
                 assert!(is_late || found.listed.is_none() && found.locked, "{when}");
             }

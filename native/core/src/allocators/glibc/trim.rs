@@ -1,15 +1,16 @@
-//! What malloc_trim() gives back, page for page.
+//! Compute page by page what malloc_trim() returns.
 //!
-//! glibc's `mtrim` first merges what waits in fast bins with its free neighbours (`malloc_consolidate`), then advises
-//! away the whole pages inside each chunk in bins, less the header at its start. What waits in thread caches looks used.
-//! A run that touches the top chunk and holds a fast chunk becomes part of the top, and `mtrim` gives nothing of the top back.
+//! glibc's `mtrim` first merges fast-bin chunks with their free neighbours (`malloc_consolidate`). Then it advises away
+//! the whole pages inside each chunk in bins, except the header at its start. Chunks in thread caches count as used. A
+//! run that touches the top chunk and contains a fast-bin chunk becomes part of the top, and `mtrim` returns nothing of
+//! the top.
 
 use crate::allocators::glibc::chunks::{Chunks, Region};
 use gdbheap_access::bytes::outside;
 use gdbheap_access::machine::PageSize;
 use gdbheap_access::memory::pages::Pages;
 
-/// What of a stretch is whole pages, and in which state these are; all in bytes.
+/// Whole pages in a range and their state, in bytes.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Released {
     pub whole: u64,
@@ -25,36 +26,36 @@ impl Released {
     }
 }
 
-/// `struct malloc_chunk`: the header and the links that glibc keeps in a free chunk.
+/// The size of `struct malloc_chunk`: the header and the links that glibc keeps in a free chunk.
 pub(crate) const CHUNK_HEAD: u64 = 48;
 
-/// The whole pages of a free chunk [start, end) that hold nothing which malloc needs, as its `mtrim` cuts them.
+/// Return the whole pages of a free chunk [start, end) that contain nothing malloc needs, as `mtrim` computes them.
 pub(super) fn whole_pages(page: PageSize, start: u64, end: u64) -> Option<(u64, u64)> {
     page.inside(start.checked_add(CHUNK_HEAD)?, end)
 }
 
-/// What malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how much of them
-/// is there.
+/// Return what malloc_trim() would release of a free chunk [start, end), header included: its whole pages, and how much
+/// of them is resident or swapped.
 pub fn released(pages: &Pages, start: u64, end: u64) -> Released {
     let Some((first, last)) = whole_pages(pages.page, start, end) else { return Released::default() };
     let (resident, swapped) = pages.count(first, last);
     Released { whole: last - first, resident, swapped }
 }
 
-/// What is trimmed of one region.
+/// What malloc_trim() releases of one region.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trimmed {
     pub arena: u32,
     pub start: u64,
     pub end: u64,
-    /// Free chunks with whole pages.
+    /// The number of free chunks with whole pages.
     pub chunks: u64,
     pub released: Released,
-    /// Where the top chunk starts after consolidation; 0 without one.
+    /// The start of the top chunk after consolidation; 0 if there is none.
     pub top: u64,
 }
 
-/// `kept`: ascending ranges whose pages the kernel does not take back.
+/// Compute what is trimmed of a region. `kept`: ascending ranges whose pages the kernel does not take back.
 fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Trimmed {
     let (arena, start, end) = (region.stretch.arena, region.stretch.start, region.stretch.end);
     let top = region.top_after_consolidation();
@@ -73,7 +74,8 @@ fn trim(region: &Region, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u6
     trimmed
 }
 
-/// What is trimmed of each region. `kept`: ascending ranges whose pages the kernel does not take back (locked memory).
+/// Compute what is trimmed of each region. `kept`: ascending ranges whose pages the kernel does not take back (locked
+/// memory).
 pub fn trim_chunks(chunks: &Chunks, page: PageSize, pages: Option<&Pages>, kept: &[(u64, u64)]) -> Vec<Trimmed> {
     chunks.regions.iter().map(|region| trim(region, page, pages, kept)).collect()
 }

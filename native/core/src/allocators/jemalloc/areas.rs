@@ -1,15 +1,15 @@
-//! The memory of jemalloc as stretches without a gap.
+//! jemalloc's memory as areas without gaps.
 
 /// What a piece of memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
-    /// An active extent, by where its run of blocks begins.
+    /// An active extent; the value is the start of its run of blocks.
     Run(u64),
     Dirty,
     Muzzy,
     Retained,
     Metadata,
-    /// A thread was just changing it.
+    /// A thread is changing it at this moment.
     Moving,
     Unexplained,
 }
@@ -34,7 +34,7 @@ impl Piece {
     }
 }
 
-/// [start, end) without a gap, of the jemalloc with this number.
+/// A range [start, end) without gaps, of the jemalloc with the number `root`.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub start: u64,
@@ -44,15 +44,15 @@ pub struct Area {
     last: usize,
 }
 
-/// All pieces, ascending and disjoint, and the areas that they make.
+/// All pieces, ascending and disjoint, and the areas that they form.
 pub(crate) struct Areas {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) areas: Vec<Area>,
 }
 
 impl Areas {
-    /// The pieces as areas, and where those begin that had to give way: two may claim the same pages while an extent is split or
-    /// merged; blocks win.
+    /// Join pieces into areas. Also return the starts of pieces that were cut or dropped: two pieces may claim the same
+    /// pages while an extent is split or merged, and then the one with blocks wins.
     pub(crate) fn of(mut all: Vec<Piece>) -> (Areas, Vec<u64>) {
         all.sort_unstable_by_key(|piece| (piece.start, !piece.is_run()));
         let (mut pieces, mut overlaps) = (Vec::<Piece>::with_capacity(all.len()), Vec::new());
@@ -88,13 +88,13 @@ impl Areas {
         (Areas { pieces, areas }, overlaps)
     }
 
-    /// The piece that has `address`.
+    /// Return the piece that contains `address`.
     pub(crate) fn piece_at(&self, address: u64) -> Option<&Piece> {
         let place = self.pieces.partition_point(|piece| piece.end <= address);
         self.pieces.get(place).filter(|piece| piece.start <= address)
     }
 
-    /// Whether the run that begins at `start` is in a piece.
+    /// Return whether the run that begins at `start` is in a piece.
     pub(crate) fn is_run(&self, start: u64) -> bool {
         self.piece_at(start).is_some_and(|piece| piece.span == Span::Run(start))
     }

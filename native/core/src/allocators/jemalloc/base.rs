@@ -1,6 +1,6 @@
-//! jemalloc's own memory: base blocks, at multiples of 2 MiB, in which extents, arenas and tables lie.
+//! jemalloc's own memory: base blocks, at multiples of 2 MiB, which contain extents, arenas and tables.
 //!
-//! A block begins with `{size_t size; base_block_t *next; extent}`, whose extent is what is left at the block's end.
+//! A block begins with `{size_t size; base_block_t *next; extent}`. The extent describes the unused end of the block.
 
 use crate::allocators::jemalloc::tree::words_from;
 use gdbheap_access::bytes::{range_at, words};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const ALIGNMENT: u64 = 2 << 20;
 const HEADER: u64 = 16 + 128;
-/// Of a block's first page are asked whether they lead to other blocks: `base_t` lies there.
+/// The bytes of a block's start that are searched for pointers to other blocks: `base_t` lies there.
 const HEAD: usize = 4 << 10;
 
 /// A base block.
@@ -19,7 +19,7 @@ pub(crate) struct Block {
     next: u64,
 }
 
-/// The block at `address`.
+/// Return the block at `address`.
 fn block_at(space: &Space, address: u64) -> Option<Block> {
     let [size, next, _, left, left_size] = words_from::<5>(space, address)?;
     let end = address.checked_add(size)?;
@@ -32,7 +32,7 @@ fn block_at(space: &Space, address: u64) -> Option<Block> {
     is_block.then_some(Block { end, next })
 }
 
-/// All that look like blocks in ranges (ascending), by address.
+/// Return everything in ranges (ascending) that looks like a block, by address.
 pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64, Block> {
     let mut found = BTreeMap::new();
     for (start, end) in ranges.iter().copied() {
@@ -49,7 +49,7 @@ pub(crate) fn find_blocks(space: &Space, ranges: &[(u64, u64)]) -> BTreeMap<u64,
     found
 }
 
-/// Those of `blocks` that belong together with some addresses in them: [start, end), ascending.
+/// Return [start, end) of the blocks that contain the addresses in `inside` and of those linked with them, ascending.
 pub(crate) fn blocks_of(
     space: &Space,
     blocks: &BTreeMap<u64, Block>,
@@ -82,14 +82,14 @@ pub(crate) fn blocks_of(
     found
 }
 
-/// The words of a block's first page that may lead to blocks.
+/// Return the words of a block's first page that may point to blocks.
 fn head_words(space: &Space, start: u64) -> Vec<u64> {
     let mut bytes = vec![0; HEAD];
     let got = space.fill(start, &mut bytes);
     words(&bytes[..got]).into_iter().filter(|word| *word != 0 && word % ALIGNMENT == 0).collect()
 }
 
-/// The words of `data` that lead into blocks, each once.
+/// Return the words of `data` that point into blocks, each once.
 pub(crate) fn led_into(space: &Space, data: &[(u64, u64)], blocks: &[(u64, u64)]) -> BTreeSet<u64> {
     let (mut found, mut scratch) = (BTreeSet::new(), vec![0; HEAD << 4]);
     for (start, end) in data.iter().copied() {

@@ -1,9 +1,9 @@
-//! The blocks that threads' caches have. An arena has the head of a ring of all caches that belong to it, each with where its
-//! bins are; so no thread-local storage has to be found.
+//! The blocks in threads' caches. An arena has the head of a ring of all caches that belong to it, and each cache knows
+//! where its bins are; so no thread-local storage has to be found.
 //!
-//! A link of the ring is `{next, prev, bins}`, up to 5.2 `{next, prev, bins_small, bins_large}`. A bin has 24 bytes: `void
-//! **stack_head; u64 nrequests; u16 low_water, full, empty` (the low halves of addresses), up to 5.2 `i32 low_water, ncached;
-//! u64 nrequests; void **avail`.
+//! A link of the ring is `{next, prev, bins}`, up to 5.2 `{next, prev, bins_small, bins_large}`. A bin has 24 bytes:
+//! `void **stack_head; u64 nrequests; u16 low_water, full, empty` (the low halves of addresses), up to 5.2 `i32
+//! low_water, ncached; u64 nrequests; void **avail`.
 
 use crate::allocators::jemalloc::layout::JemallocForm;
 use crate::allocators::jemalloc::tree::words_from;
@@ -13,40 +13,42 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Look;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// So far in an arena the head of its ring is, at most.
+/// The head of an arena's ring lies within this many bytes of the arena's start.
 const ARENA_HEAD: u64 = 24 << 10;
 const MAX_CACHES: usize = 1 << 16;
-/// A thread's storage for one module, and the lists of all bins of a cache, at most.
+/// The most bytes of a thread's storage for one module (MAX_STORAGE) and of the lists of all bins of a cache
+/// (MAX_LISTS).
 const MAX_STORAGE: u64 = 64 << 10;
 const MAX_LISTS: u64 = 1 << 20;
 const MAX_BINS: usize = 256;
 const BIN_WORDS: u64 = 3;
 const MAX_IN_BIN: u64 = 1 << 13;
-/// The words of bins and lists of one ring are those of the memory that is there, and so many more; several may have the same
-/// caches, and all rings together have as many as so many times that.
+/// One ring may have as many words of bins and lists as the memory has, and MORE_WORDS more. Several rings may name the
+/// same caches: all rings together may have TIMES_READ times as many words.
 const MORE_WORDS: u64 = 1 << 16;
 const TIMES_READ: u64 = 8;
 
-/// A bin: the number of its class, where its list is, and the blocks there, those first that are handed out first.
+/// A bin: the number of its class, the address of its list, and the blocks there, in the order in which they are handed
+/// out.
 pub(crate) struct Bin {
     pub(crate) class: usize,
     pub(crate) list: u64,
     pub(crate) blocks: Vec<u64>,
 }
 
-/// Where the caches of an arena's ring have their bins.
+/// The addresses of the bins of each cache in an arena's ring.
 type Places = Vec<[u64; 2]>;
 
 pub(crate) struct Finder<'a> {
     pub(crate) space: &'a Space,
     pub(crate) form: &'a JemallocForm,
-    /// How many classes are small.
+    /// The number of small classes.
     pub(crate) small: usize,
     pub(crate) go_on: Look<'a>,
 }
 
-/// The lists that some caches have: no two of one jemalloc have a word in common. `left`: of how many words more there may be bins
-/// and lists.
+/// The lists of some caches: no two lists of one jemalloc share a word. `left` is how many more words of bins and lists
+/// are allowed.
 struct Lists {
     ends: BTreeMap<u64, u64>,
     left: u64,
@@ -57,7 +59,7 @@ impl Lists {
         Lists { ends: BTreeMap::new(), left }
     }
 
-    /// Takes a bin with a list of so many words; false where that is not to be had.
+    /// Add a bin with a list of `count` words. Return false if the list overlaps another or exceeds what is left.
     fn take(&mut self, list: u64, count: u64) -> bool {
         let end = list.saturating_add(8 * count);
         let before = self.ends.range(..end).next_back();
@@ -72,7 +74,7 @@ impl Lists {
     }
 }
 
-/// The caches of one jemalloc: how many there are, and the bins of all.
+/// The caches of one jemalloc: their count, and the bins of all.
 #[derive(Default)]
 pub(crate) struct Caches {
     pub(crate) count: usize,
@@ -80,8 +82,9 @@ pub(crate) struct Caches {
 }
 
 impl Finder<'_> {
-    /// All caches of some arenas (or of what else static data leads to). The head of the ring is equally far in all of
-    /// them; it is where most blocks are as they must be, which `is_right` tells, and nine in ten of all.
+    /// Find all caches of some arenas (or of other structures that static data points to). The head of the ring has the
+    /// same offset in all of them: the offset with the most right blocks, which must be nine in ten. `is_right` tells
+    /// whether a block is right for a class.
     pub(crate) fn find(
         &self,
         arenas: &BTreeSet<u64>,
@@ -119,8 +122,8 @@ impl Finder<'_> {
         self.space.backed_bytes(0, u64::MAX) / 8 + MORE_WORDS
     }
 
-    /// As `find`, where no arena has a ring (builds without statistics): caches that lie in threads' storage. Bins follow each
-    /// other, and their lists lie in the same order in one block. Of each cache nine blocks in ten are as they must be.
+    /// Find caches in threads' storage, for builds without statistics, whose arenas have no ring. Bins are consecutive,
+    /// and their lists lie in the same order in one block. Nine in ten of each cache's blocks must be right.
     pub(crate) fn find_in(
         &self,
         storage: &[(u64, u64)],
@@ -147,7 +150,7 @@ impl Finder<'_> {
         Ok(found)
     }
 
-    /// Whether words begin with the bins of all small classes.
+    /// Return whether words begin with the bins of all small classes.
     fn are_bins(&self, words: &[u64]) -> bool {
         let Some(words) = words.get(..3 * self.small) else { return false };
         let lists = words.chunks_exact(3).map(|bin| self.list_of([bin[0], bin[1], bin[2]]));
@@ -171,7 +174,8 @@ impl Finder<'_> {
         Ok(found)
     }
 
-    /// The bins of a ring that begins at `first`; None where it is none. `links`: how many may still be followed.
+    /// Return the bins of a ring that begins at `first`; None if it is not a ring. `links`: how many more links may be
+    /// followed.
     fn ring(&self, first: u64, links: &mut u64) -> Result<Option<Places>, Cancelled> {
         let (mut found, mut at) = (Vec::new(), first);
         let Some([_, mut before, ..]) = self.link(first) else { return Ok(None) };
@@ -196,7 +200,7 @@ impl Finder<'_> {
         read[..pointers].iter().all(|word| is_place(*word)).then_some(read)
     }
 
-    /// What the bins of one cache have; None where these are no bins.
+    /// Return the content of the bins of one cache; None if these are not bins.
     fn bins_of(&self, [small, large]: [u64; 2], lists: &mut Lists) -> Option<Vec<Bin>> {
         let mut found = Vec::new();
         if self.form.has_low_bits {
@@ -208,7 +212,7 @@ impl Finder<'_> {
         Some(found)
     }
 
-    /// Adds the blocks of consecutive bins, up to the first that is not one; None where the very first is not.
+    /// Append the blocks of consecutive bins, up to the first that is not a bin. None if the very first is not.
     fn add_bins(
         &self,
         bins: u64,
@@ -225,14 +229,14 @@ impl Finder<'_> {
             };
             let mut bytes = vec![0; 8 * count as usize];
             let got = self.space.fill(list, &mut bytes);
-            // The last one's end may be that of the memory of all.
+            // The end of the last bin's list may be the end of the memory of all lists.
             let place = if count == 0 { list - 8 } else { list };
             found.push(Bin { class: first_class + number, list: place, blocks: words(&bytes[..got]) });
         }
         Some(())
     }
 
-    /// Where the pointers of a bin begin, and how many it has.
+    /// Return the address of a bin's pointers, and their count.
     fn list_of(&self, [first, _, last]: [u64; 3]) -> Option<(u64, u64)> {
         if self.form.has_low_bits {
             let (head, full, empty) = (first as u16, (last >> 16) as u16, (last >> 32) as u16);

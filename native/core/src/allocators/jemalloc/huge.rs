@@ -1,9 +1,10 @@
-//! Memory of jemalloc's huge page allocator (`opt.hpa`, from 5.3.0 on), of which only extents in use are in the tree.
+//! Memory of jemalloc's huge page allocator (`opt.hpa`, from 5.3.0 on). The tree contains only its extents in use.
 //!
-//! It cuts stretches of 2 MiB into extents. What is known of one (`hpdata_t`, in jemalloc's own memory) begins with its address,
-//! and from 96 on are `size_t h_longest_free_range, h_nactive, active_pages[8], h_ntouched, touched_pages[8]`, a bit for each
-//! page: active ones have an extent, and of the others those that are touched are dirty. These figures prove each other. What it
-//! has not cut yet (`eden`) is in static data, and begins where one of these stretches ends.
+//! The allocator cuts slabs of 2 MiB into extents. The description of a slab (`hpdata_t`, in jemalloc's own memory)
+//! begins with the slab's address, and from 96 on has `size_t h_longest_free_range, h_nactive, active_pages[8],
+//! h_ntouched, touched_pages[8]`, a bit for each page: active pages have an extent, and the other touched pages are
+//! dirty. These figures prove each other. The range that is not cut yet (`eden`) is named in static data, and begins
+//! where a slab ends.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
@@ -13,17 +14,17 @@ use std::collections::BTreeMap;
 pub(crate) const HUGE: u64 = 2 << 20;
 pub(crate) const PAGES: usize = 512;
 const WORDS: usize = PAGES / 64;
-/// Such structures are multiples of this (`CACHELINE`).
+/// The alignment of these descriptions (`CACHELINE`).
 const ALIGNMENT: usize = 64;
-/// Where the figures may begin, and how many bytes they have.
+/// Where the figures may begin, and their size in bytes.
 const FIGURES_AT: std::ops::RangeInclusive<usize> = 64..=160;
 const FIGURES: usize = 8 * (3 + 2 * WORDS);
 const BYTES: usize = 160 + FIGURES;
-/// So much is asked from the kernel at once (`HPA_EDEN_SIZE`).
+/// The most bytes that are requested from the kernel at once (`HPA_EDEN_SIZE`).
 const LARGEST_EDEN: u64 = 128 * HUGE;
 const WINDOW: usize = 1 << 20;
 
-/// A stretch of 2 MiB: a bit for each page that has an extent, and for each that was touched.
+/// A slab of 2 MiB: a bit for each page that has an extent, and for each page that was touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HugeSlab {
     pub(crate) start: u64,
@@ -31,10 +32,10 @@ pub(crate) struct HugeSlab {
     touched: [u64; WORDS],
 }
 
-/// What pages without an extent are.
+/// What a page without an extent is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unused {
-    /// One is just being made of them, or taken away.
+    /// An extent is being made of it, or taken away, at this moment.
     Moving,
     Dirty,
     GivenBack,
@@ -54,7 +55,7 @@ fn longest_free(active: &[u64; WORDS]) -> u64 {
 }
 
 impl HugeSlab {
-    /// What `bytes` begin with; None where the figures do not agree.
+    /// Parse the description at the start of `bytes`; None if its figures contradict each other.
     fn of(bytes: &[u8]) -> Option<HugeSlab> {
         let start = u64_at(bytes, 0);
         if start == 0 || start % HUGE != 0 {
@@ -72,7 +73,8 @@ impl HugeSlab {
         })
     }
 
-    /// Shows [start, end) of its pages that are in none of `taken` (ascending), those that are alike together.
+    /// Show the ranges [start, end) of its pages that are outside `taken` (ascending), joining neighbours of the same
+    /// kind.
     pub(crate) fn show_unused(&self, page: PageSize, taken: &[(u64, u64)], mut show: impl FnMut(u64, u64, Unused)) {
         let of = |number: usize| match (is_set(&self.active, number), is_set(&self.touched, number)) {
             (true, _) => Unused::Moving,
@@ -94,7 +96,7 @@ impl HugeSlab {
     }
 }
 
-/// All of one jemalloc, by where they begin; `own`: [start, end) of its own memory.
+/// Return all slabs of one jemalloc by their starts. `own`: [start, end) of jemalloc's own memory.
 pub(crate) fn find_slabs(space: &Space, own: &[(u64, u64)]) -> BTreeMap<u64, HugeSlab> {
     let (mut found, mut bytes) = (BTreeMap::new(), vec![0; WINDOW]);
     for (start, end) in own.iter().copied() {
@@ -118,7 +120,7 @@ pub(crate) fn find_slabs(space: &Space, own: &[(u64, u64)]) -> BTreeMap<u64, Hug
     found
 }
 
-/// [start, end) of what was not cut yet, by static data and the stretches that were.
+/// Return [start, end) of the ranges that are not cut yet, found by static data and the known slabs.
 pub(crate) fn find_edens(space: &Space, data: &[(u64, u64)], slabs: &BTreeMap<u64, HugeSlab>) -> Vec<(u64, u64)> {
     let (mut found, mut bytes) = (Vec::new(), vec![0; WINDOW]);
     for (start, end) in data.iter().copied() {
@@ -155,7 +157,7 @@ mod tests {
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// What a page is follows from its bits; extents in between are left out.
+    /// A page's bits tell what it is; pages in known extents are left out.
     #[test]
     fn unused() {
         let mut slab = HugeSlab { start: 5 * HUGE, active: [0; WORDS], touched: [0; WORDS] };

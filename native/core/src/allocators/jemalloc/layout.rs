@@ -1,31 +1,31 @@
-//! Where the fields of jemalloc's structures lie, in the forms that they have had: `FORMS`; and its size classes.
+//! Offsets of the fields of jemalloc's structures, in the forms that they have had (`FORMS`), and its size classes.
 //!
-//! An extent (`extent_t` up to 5.2, `edata_t` from 5.3 on) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, links, and from
-//! 64 on a bit for each region of a slab, set where it is free. Offsets and bits are those of the headers and the debug
-//! information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
+//! An extent (`extent_t` up to 5.2, `edata_t` from 5.3 on) is `u64 e_bits@0, void *e_addr@8, u64 e_size_esn@16`, links,
+//! and from 64 on a bit for each region of a slab, set if the region is free. Offsets and bits are those of the headers
+//! and the debug information of builds of 5.1.0, 5.2.1, 5.3.0 and 5.3.1.
 
 use gdbheap_access::bytes::u64_at;
 use gdbheap_access::machine::PageSize;
 
 pub(crate) const EXTENT_BYTES: usize = 128;
-/// Addresses of extents are multiples of this at least; what lies below says more in a leaf of the tree.
+/// Addresses of extents are multiples of at least this. In a leaf of the tree the bits below have other information.
 pub(crate) const EXTENT_ALIGNMENT: u64 = 64;
 const BITMAP: usize = 64;
-/// Regions of a slab at most.
+/// The most regions of a slab.
 pub(crate) const MAX_REGIONS: u64 = 512;
 pub(crate) const WORDS: usize = (MAX_REGIONS / 64) as usize;
-/// The words of an extent that may lead to others of a list that it is on: from the one at 24 on, up to the second one at 64, where
-/// lists begin of extents that are no slabs.
+/// The words of an extent that may point to other extents on the same list: from the word at 24 to the second word at
+/// 64, where the list links of extents that are not slabs begin.
 const LINKS: usize = 24;
 pub(crate) const LINK_WORDS: usize = 7;
-/// The words of an extent, from the one at 64 on, that may lead to the stack of a sampled block.
+/// The words of an extent, from 64 on, of which one may point to the stack of a sampled block.
 pub(crate) const SAMPLE_WORDS: usize = 3;
-/// The number of the arena of what belongs to none.
+/// The mask of the arena number in `e_bits`; all bits are set if the extent belongs to no arena.
 const ARENA_MASK: u64 = 0xfff;
 const SLAB: u32 = 12;
-/// From 5.3 on: whether it is the huge page allocator's.
+/// The bit of an extent of the huge page allocator, from 5.3 on.
 const HUGE: u32 = 14;
-/// A block has a slab's class, or pages of its own, from here on.
+/// The size from which blocks have extents of their own; smaller classes have slabs.
 pub(crate) const SMALLEST_LARGE: u64 = 16 << 10;
 const SMALLEST: u64 = 8;
 
@@ -33,13 +33,13 @@ const SMALLEST: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocForm {
     pub name: &'static str,
-    /// Small classes are multiples of this.
+    /// Sizes of small classes are multiples of this.
     pub quantum: u64,
-    /// Where in `e_bits` the state begins, and its bits; the class; how many regions are free.
+    /// Positions in `e_bits`: the start of the state and its mask, the class, the count of free regions.
     state: (u32, u64),
     class: u32,
     free: u32,
-    /// Whether the bins of threads' caches tell their blocks by the low halves of addresses, as from 5.3 on.
+    /// Whether the bins of threads' caches have the low halves of addresses, as from 5.3 on.
     pub(crate) has_low_bits: bool,
 }
 
@@ -48,7 +48,7 @@ const OLD: JemallocForm =
 const NEW: JemallocForm =
     JemallocForm { name: "5.3", quantum: 16, state: (17, 7), class: 20, free: 28, has_low_bits: true };
 
-/// The forms, by their names.
+/// All forms.
 pub const FORMS: [JemallocForm; 4] = [
     NEW,
     JemallocForm { name: "5.3, quantum 8", quantum: 8, ..NEW },
@@ -56,13 +56,14 @@ pub const FORMS: [JemallocForm; 4] = [
     JemallocForm { name: "5.1, quantum 8", quantum: 8, ..OLD },
 ];
 
-/// The form of that name.
+/// Return the form with this name.
 pub fn form_named(name: &str) -> Option<&'static JemallocForm> {
     FORMS.iter().find(|form| form.name == name)
 }
 
 impl JemallocForm {
-    /// The sizes of the classes, but for the last few, which no memory is large enough for: multiples of the quantum up to four of it, then four to each doubling.
+    /// Return the sizes of the classes: multiples of the quantum up to four quanta, then four to each doubling. The
+    /// last few classes, too large for any memory, are left out.
     pub(crate) fn sizes(&self) -> Vec<u64> {
         let mut sizes: Vec<u64> = if self.quantum > SMALLEST { vec![SMALLEST] } else { Vec::new() };
         sizes.extend((1..=4).map(|number| number * self.quantum));
@@ -74,12 +75,12 @@ impl JemallocForm {
         sizes
     }
 
-    /// How many classes have slabs.
+    /// Return how many classes have slabs.
     pub(crate) fn small(&self, sizes: &[u64]) -> usize {
         sizes.partition_point(|size| *size < SMALLEST_LARGE)
     }
 
-    /// The extent whose structure is at `at`.
+    /// Parse the extent whose structure is at `at`.
     pub(crate) fn extent(&self, page: PageSize, at: u64, bytes: &[u8]) -> Extent {
         let (bits, address, size) = (u64_at(bytes, 0), u64_at(bytes, 8), u64_at(bytes, 16));
         let start = page.down(address);
@@ -108,7 +109,7 @@ impl JemallocForm {
     }
 }
 
-/// What an extent is used for; in motion is one that a thread is splitting, merging or purging just now.
+/// What an extent is used for. A moving extent is being split, merged or purged by a thread at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Active,
@@ -118,26 +119,26 @@ pub(crate) enum State {
     Moving,
 }
 
-/// What an extent says of itself.
+/// An extent as its structure describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Where its structure is.
+    /// The address of its structure.
     pub(crate) at: u64,
-    /// Where its blocks begin.
+    /// The address of its blocks.
     pub(crate) address: u64,
-    /// Its pages.
+    /// The range of its pages.
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) arena: u32,
     pub(crate) is_slab: bool,
-    /// Whether it is a part of a stretch of the huge page allocator.
+    /// Whether it is a part of a slab of the huge page allocator.
     pub(crate) is_huge: bool,
     pub(crate) state: State,
     pub(crate) class: usize,
     pub(crate) free_count: u64,
-    /// A bit for each free region; behind the last one are other things.
+    /// A bit for each free region. Bits after the last region's have other meanings.
     pub(crate) free: [u64; WORDS],
-    /// Words that may lead to extents on the same list.
+    /// Words that may point to extents on the same list.
     pub(crate) links: [u64; LINK_WORDS],
 }
 
@@ -146,13 +147,13 @@ impl Extent {
         self.end - self.start
     }
 
-    /// The regions of a slab whose class has this size; None where no whole number of them fits.
+    /// Return how many regions of `size` bytes a slab has; None if they do not fill it exactly.
     pub(crate) fn regions(&self, size: u64) -> Option<u64> {
         let count = self.size() / size;
         (self.size() % size == 0 && (1..=MAX_REGIONS).contains(&count) && self.address == self.start).then_some(count)
     }
 
-    /// The words of the bitmap of so many regions; None where a bit behind the last one is set.
+    /// Return the words of the bitmap of `count` regions; None if a bit after the last one is set.
     pub(crate) fn bitmap(&self, count: u64) -> Option<&[u64]> {
         let words = &self.free[..count.div_ceil(64) as usize];
         let rest = count % 64;
@@ -160,8 +161,8 @@ impl Extent {
         is_clean.then_some(words)
     }
 
-    /// Whether what it says of its blocks agrees, for an active one: the size of its class with its own, and of a slab the
-    /// regions that are free.
+    /// Return whether an active extent is consistent: the size of its class fits its own size and, in a slab, the
+    /// bitmap fits the count of free regions.
     pub(crate) fn agrees(&self, page: PageSize, sizes: &[u64]) -> bool {
         let Some(size) = sizes.get(self.class).copied() else { return false };
         if self.is_slab {
@@ -175,14 +176,15 @@ impl Extent {
         fits(self.size()) || fits(self.size().saturating_sub(page.bytes()))
     }
 
-    /// Whether it may be that of a sampled small block, which keeps its class: up to 5.3.0 it is as long as that of the smallest
-    /// large class, in 5.3.1 it has the pages that the block needs; and `pad`.
+    /// Return whether this may be the extent of a sampled small block, which keeps its class. Up to 5.3.0 such an
+    /// extent is as long as one of the smallest large class; in 5.3.1 it has the pages that the block needs. `pad`
+    /// bytes are added.
     fn is_sampled_as(&self, page: PageSize, size: u64, pad: u64) -> bool {
         [SMALLEST_LARGE, page.down(size + page.bytes() - 1)].into_iter().any(|own| own + pad == self.size())
     }
 
-    /// Bytes of the block of an active one that is no slab: from 5.3.1 on a large block may have any number of pages. `pad`: how
-    /// much longer extents are than their blocks.
+    /// Return the bytes of the block of an active extent that is not a slab. From 5.3.1 on a large block may have any
+    /// number of pages. `pad`: by how much extents are longer than their blocks.
     pub(crate) fn usable(&self, size: u64, pad: u64) -> u64 {
         if size < SMALLEST_LARGE {
             size
@@ -191,8 +193,9 @@ impl Extent {
         }
     }
 
-    /// Whether it is of a build that lays out large blocks on any line of their first page, and makes their extents a page longer
-    /// for that: those of sampled blocks too, which begin with the page.
+    /// Return whether the extent comes from a build that begins large blocks at any cache line of their first page, and
+    /// adds a page to their extents for that. The extents of sampled blocks get this page too, though these begin with
+    /// the page.
     pub(crate) fn is_padded(&self, page: PageSize, sizes: &[u64]) -> bool {
         let longer = |size: u64| match size < SMALLEST_LARGE {
             true => self.is_sampled_as(page, size, page.bytes()) && !self.is_sampled_as(page, size, 0),
@@ -203,8 +206,8 @@ impl Extent {
     }
 }
 
-/// A block in use with an extent of its own: the number of its jemalloc, where it begins, its size, and the words behind
-/// its extent's links, one of which leads to what is known of its stack where it was sampled.
+/// A block in use with an extent of its own: the number of its jemalloc, its address and size, and the words after its
+/// extent's links. If the block was sampled, one of these points to the data about its stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Large {
     pub(crate) root: u32,
@@ -213,7 +216,7 @@ pub(crate) struct Large {
     pub(crate) words: [u64; SAMPLE_WORDS],
 }
 
-/// Whether a block of so many bytes is of this class: of those that hold it, the smallest.
+/// Return whether a block of `bytes` bytes is of this class: the smallest class that holds it.
 pub(crate) fn is_of_class(sizes: &[u64], class: usize, bytes: u64) -> bool {
     let below = class.checked_sub(1).and_then(|below| sizes.get(below)).copied().unwrap_or(0);
     sizes.get(class).is_some_and(|size| below < bytes && bytes <= *size)
@@ -227,7 +230,7 @@ pub(crate) fn ones(words: &[u64]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The counts of `SC_NSIZES` and `SC_NBINS`, and some sizes, of jemalloc's own table.
+    /// The values of `SC_NSIZES` and `SC_NBINS`, and some sizes, of jemalloc's own table.
     #[test]
     fn classes() {
         let sizes = NEW.sizes();

@@ -1,4 +1,4 @@
-//! The areas of jemalloc part by part; its blocks, its unused bytes.
+//! The parts of jemalloc's areas: blocks, padding, unused pages.
 
 use crate::allocators::block_list::{Asked, BlockList, BlockRow};
 use crate::allocators::jemalloc::areas::{Area, Piece, Span};
@@ -9,23 +9,23 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// Unused bytes; the parts before and after them are `(address, size, what)`.
+/// A run of unused bytes. The parts before and after it are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocHole {
     pub start: u64,
     pub end: u64,
-    /// The number of the arena that has all of it.
+    /// The number of the arena that owns all of it; None if several arenas do.
     pub arena: Option<u32>,
     pub before: Neighbour,
     pub after: Neighbour,
 }
 
-/// [start, end) of several.
+/// Several ranges [start, end).
 type Ranges = Vec<(u64, u64)>;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// What lies at an address: where it begins, its size, what it is, and the list that a free block is on.
+/// What contains an address: its start, size and state, and the list of a free block.
 #[derive(Clone, Copy, Debug)]
 pub struct JemallocFound {
     pub address: u64,
@@ -37,7 +37,7 @@ pub struct JemallocFound {
 }
 
 impl Parts for Jemalloc {
-    /// Those of an area.
+    /// Show the parts of the area that begins at `start`.
     fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         let place = self.areas.areas.binary_search_by_key(&start, |area| area.start).ok()?;
         let area = &self.areas.areas[place];
@@ -47,7 +47,7 @@ impl Parts for Jemalloc {
 }
 
 impl Jemalloc {
-    /// The stretches without a gap, ascending.
+    /// Return the areas, ascending.
     pub fn areas(&self) -> &[Area] {
         &self.areas.areas
     }
@@ -70,7 +70,8 @@ impl Jemalloc {
         }
     }
 
-    /// An active extent: what is left over before its blocks and behind them, and these, neighbours that are alike together.
+    /// Show the parts of an active extent: the padding before and after its blocks, and the blocks, joining neighbours
+    /// of the same kind.
     fn parts_of_run(&self, piece: &Piece, place: usize, show: &mut impl FnMut(u64, u64, Part)) {
         let (run, used, cached) = (&self.runs.runs[place], self.runs.used_of(place), self.cached_of(place));
         let mut whole = |start: u64, end: u64, part: Part| {
@@ -89,8 +90,8 @@ impl Jemalloc {
         whole(run.end(), piece.end, Part::Padding);
     }
 
-    /// What holds `address`; None outside of all. The state is used, free, `dirty pages`, `muzzy pages`, `retained address
-    /// space`, metadata, padding or unexplained.
+    /// Return what contains `address`; None outside all areas. The state is used, free, `dirty pages`, `muzzy pages`,
+    /// `retained address space`, metadata, padding or unexplained.
     pub fn find(&self, address: u64) -> Option<JemallocFound> {
         let piece = self.areas.piece_at(address)?;
         let (root, arena) = (piece.root, piece.arena);
@@ -113,7 +114,7 @@ impl Jemalloc {
         }
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`; address space that is only retained is none.
+    /// Return maximal runs of unused bytes of at least `minimum`. Retained address space does not count.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<JemallocHole>> {
         let mut holes = Vec::new();
         for area in self.areas() {
@@ -135,7 +136,7 @@ impl Jemalloc {
                 open = Some((open.map_or(start, |run| run.0), end));
                 return;
             }
-            // Of neighbours that are used, the block that touches it.
+            // If the neighbour is a run of used blocks, report the single block that touches the hole.
             let edge = |address: u64| match self.runs.block_at(address) {
                 Some(cell) if part == Part::Used => Some((cell.address, cell.size, part.name())),
                 _ => Some((start, end - start, part.name())),
@@ -146,7 +147,7 @@ impl Jemalloc {
         close(open, before, None);
     }
 
-    /// The number of the arena that has all of [start, end).
+    /// Return the number of the arena that owns all of [start, end).
     fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
         let first = self.areas.pieces.partition_point(|piece| piece.end <= start);
         let mut arenas =
@@ -155,7 +156,7 @@ impl Jemalloc {
         arenas.all(|other| other == arena).then_some(arena)
     }
 
-    /// [start, end) of the extents in which no block is, dirty and muzzy ones, ascending.
+    /// Return [start, end) of the extents without blocks: the dirty ones and the muzzy ones, each ascending.
     pub fn unused(&self) -> (Ranges, Ranges) {
         let of = |span: Span| {
             let pieces = self.areas.pieces.iter().filter(|piece| piece.span == span);
@@ -164,21 +165,21 @@ impl Jemalloc {
         (of(Span::Dirty), of(Span::Muzzy))
     }
 
-    /// [start, end) of blocks in threads' caches, ascending; neighbours together.
+    /// Return [start, end) of blocks in threads' caches, ascending; adjacent blocks are joined.
     pub fn waiting(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         (0..self.runs.runs.len()).for_each(|place| self.runs.add_ranges(place, self.cached_of(place), &mut found));
         found
     }
 
-    /// The used blocks `(address, size)` of the run that has `address`.
+    /// Return the used blocks `(address, size)` of the run that contains `address`.
     pub fn used_in_run(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(place) = self.runs.run_at(address) else { return Vec::new() };
         let run = &self.runs.runs[place];
         bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride)).collect()
     }
 
-    /// The used blocks `(address, size)` of `least` to `largest` bytes, ascending by address.
+    /// Return the used blocks `(address, size)` of `least` to `largest` bytes, ascending by address.
     fn used_of_sizes(&self, least: u64, largest: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let meant = self.runs.runs.iter().enumerate().filter(move |(_, run)| (least..=largest).contains(&run.stride));
         meant.flat_map(|(place, run)| {
@@ -186,7 +187,7 @@ impl Jemalloc {
         })
     }
 
-    /// The blocks that are meant; a thread's cache has those that are cached.
+    /// List the blocks that pass the filter. Blocks in threads' caches count as cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let meant = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(place, (run, (root, arena, _)))| {
             asked.takes(run.stride) && asked.takes_arena(*root, *arena) && !self.is_own(*place)
@@ -199,12 +200,12 @@ impl Jemalloc {
         }))
     }
 
-    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes.
     pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
         self.used_of_sizes(least, largest).take(most).collect()
     }
 
-    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
     pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = self.used_of_sizes(least, u64::MAX).collect();
         found.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
@@ -221,7 +222,7 @@ fn part_of(used: &[u64], cached: &[u64], number: u64) -> Part {
     }
 }
 
-/// What a piece without blocks is.
+/// Return the part that a piece without blocks is; None for a run.
 fn plain(span: Span) -> Option<Part> {
     match span {
         Span::Run(_) => None,
@@ -233,7 +234,7 @@ fn plain(span: Span) -> Option<Part> {
     }
 }
 
-/// What such a piece is called.
+/// Return the name of the state of a piece.
 fn word(span: Span) -> &'static str {
     match span {
         Span::Run(_) => "used",

@@ -1,10 +1,10 @@
-//! What a jemalloc that samples allocations (`prof:true`) knows of blocks in use: the stack that each sampled one came from.
+//! The stacks of blocks in use that a sampling jemalloc (`prof:true`) recorded.
 //!
-//! A sampled block has an extent of its own, however small it is, and behind the extent's links lies a pointer to a
-//! `prof_tctx_t`, the counts of one stack in one thread. That leads to a `prof_gctx_t`, which ends with its stack: `{void **vec;
-//! unsigned len; void *vec[]}`, where `vec` is the address of the array behind it. Which word of an extent it is, and where a
-//! `prof_tctx_t` has its counts, differs by release (5.1, 5.2, 5.3): the right ones are those by which each counts as many
-//! blocks and bytes as there are.
+//! A sampled block has an extent of its own, however small it is. After the extent's links there is a pointer to a
+//! `prof_tctx_t`, the counts of one stack in one thread. That points to a `prof_gctx_t`, which ends with its stack:
+//! `{void **vec; unsigned len; void *vec[]}`, where `vec` is the address of the array after it. Which word of an extent
+//! has the pointer, and where a `prof_tctx_t` has its counts, differs by release (5.1, 5.2, 5.3): the right places are
+//! those where each counts as many blocks and bytes as there are.
 
 use crate::allocators::jemalloc::layout::{Large, SAMPLE_WORDS};
 use crate::allocators::jemalloc::tree::words_from;
@@ -15,8 +15,8 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// Where a `prof_tctx_t` has `curobjs`, `curbytes`, what these stand for (`curobjs_shifted_unbiased`, `curbytes_unbiased`; not
-/// before 5.3), and the address of its `prof_gctx_t`, in words.
+/// Positions in a `prof_tctx_t`, in words: `curobjs`, `curbytes`, what these stand for (`curobjs_shifted_unbiased`,
+/// `curbytes_unbiased`; not before 5.3), and the address of its `prof_gctx_t`.
 type Fields = (usize, usize, Option<(usize, usize)>, usize);
 const FIELDS: [Fields; 2] = [(4, 6, Some((5, 7)), 12), (3, 4, None, 7)];
 const CONTEXT_WORDS: usize = 13;
@@ -24,14 +24,14 @@ const CONTEXT_WORDS: usize = 13;
 const SHIFT: u32 = 3;
 /// The array of a `prof_gctx_t` begins before this word.
 const MAX_STACK_AT: usize = 40;
-/// Frames of a stack at most (`PROF_BT_MAX` is 128; newer releases have an option).
+/// The most frames of a stack (`PROF_BT_MAX` is 128; newer releases have an option).
 const MAX_FRAMES: u64 = 4 << 10;
-/// So many in ten stacks must count what there is: threads may stand inside.
+/// How many in ten stacks must have counts that match the blocks: threads may be changing some.
 const ENOUGH: usize = 9;
 
-/// A stack of the jemalloc with the number `root`: its return addresses, the innermost first; how many sampled blocks in use
-/// came from there, and their bytes; by jemalloc's own account how many blocks these stand for (`likely_blocks`), and their
-/// bytes, None before 5.3; the first of the blocks.
+/// A stack of the jemalloc with the number `root`. `frames`: its return addresses, innermost first. `blocks`, `bytes`:
+/// the sampled blocks in use that came from there. `likely_blocks`, `likely_bytes`: what these stand for by jemalloc's
+/// own account, None before 5.3. `first`: the address of the first of the blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampledStack {
     pub root: u32,
@@ -43,11 +43,12 @@ pub struct SampledStack {
     pub first: u64,
 }
 
-/// Blocks of one `prof_tctx_t`: how many, their bytes, the first.
+/// Blocks by their `prof_tctx_t`: their count, their bytes, the first one's address.
 type Counted = BTreeMap<u64, (u64, u64, u64)>;
 
 impl Jemalloc {
-    /// The stacks of sampled blocks in use, those with the most bytes first; none of a jemalloc that samples nothing.
+    /// Return the stacks of sampled blocks in use, those with the most bytes first; none for a jemalloc that does not
+    /// sample.
     pub fn samples(&self, watcher: &dyn Watcher, space: &Space) -> Result<Vec<SampledStack>> {
         let mut found = Vec::new();
         for root in 0..self.caches.len() as u32 {
@@ -74,7 +75,7 @@ impl Jemalloc {
     }
 }
 
-/// The blocks by where a word of their extents leads: 0 and 1 stand for none.
+/// Group blocks by the address to which a word of their extents points. The words 0 and 1 mean none.
 fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
     let mut found = Counted::new();
     for (to, address, size) in blocks.filter(|(to, ..)| *to > 1 && to % 8 == 0) {
@@ -84,7 +85,8 @@ fn counted(blocks: impl Iterator<Item = (u64, u64, u64)>) -> Counted {
     found
 }
 
-/// The stacks by contexts whose fields lie so, and how many of these contexts count what there is; none where too few do.
+/// Read stacks by contexts with the given field positions. Return them with the number of contexts that count what is
+/// there; none if too few do.
 fn stacks_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -126,7 +128,7 @@ fn stacks_of(
     Ok((rows.into_values().map(whole).collect(), right))
 }
 
-/// The stack of the `prof_gctx_t` at `at`; None where none is there.
+/// Return the stack of the `prof_gctx_t` at `at`; None if there is none.
 fn frames_of(space: &Space, at: u64) -> Option<Vec<u64>> {
     let head = words_from::<MAX_STACK_AT>(space, at).filter(|_| at % 8 == 0)?;
     let place = (0..MAX_STACK_AT - 1).find(|place| {

@@ -1,7 +1,8 @@
-//! The tree that leads from each page to its extent: `arena_emap_global.rtree`, up to 5.2 `extents_rtree`.
+//! The tree that maps each page to its extent: `arena_emap_global.rtree`, up to 5.2 `extents_rtree`.
 //!
-//! Its root is an array in static data. For addresses of 48 bits it leads to leaves of a word for each page, for 57 bits to
-//! nodes and from there to leaves of two words. Which it is was decided by the machine that jemalloc was configured on.
+//! Its root is an array in static data. For addresses of 48 bits it points to leaves with one word for each page. For
+//! 57 bits it points to nodes, and these to leaves with two words for each page. The machine on which jemalloc was
+//! configured decides which it is.
 
 use crate::allocators::jemalloc::layout::{Extent, EXTENT_ALIGNMENT, EXTENT_BYTES, FORMS};
 use crate::allocators::roots::Place;
@@ -11,28 +12,28 @@ use gdbheap_access::error::{Cancelled, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Look, Watcher};
 
-/// Read at a time.
+/// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 const PAGE_BITS: u32 = 12;
 const STRETCH: u64 = 4 << 10;
-/// No class of an element of a leaf is above this.
+/// The highest class in an element of a leaf.
 const MAX_CLASSES: u64 = 240;
-/// Elements of a leaf that are asked whether it is one.
+/// Elements of a leaf that are read to find out whether it is one.
 const ELEMENTS_ASKED: usize = 32;
-/// Extents that are asked whether they have the page that names them.
+/// Extents that are checked for containing the page that names them.
 const EXTENTS_ASKED: usize = 5000;
-/// Leaves that are asked the same, or whether a form fits; each is for a GiB of addresses at most.
+/// Leaves that are read for these checks, or to see whether a form fits. Each covers at most a GiB of addresses.
 pub(crate) const LEAVES_ASKED: usize = 16;
-/// The low 48 bits of an element are the address of its extent, and what it says beside.
+/// The low 48 bits of an element are the address of its extent, with other information in its lowest bits.
 const COMPACT_MASK: u64 = 0xffff_ffff_ffc0;
 /// Extents that are read at once.
 const BATCH: usize = 4 << 10;
 
-/// How addresses are taken apart: bits for each level, and bytes of an element of a leaf.
+/// How addresses are split: bits for each level, and the bytes of an element of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub bits: u32,
-    /// Bits for the root, for nodes between (or none), and for leaves.
+    /// Bits for the root, for nodes between (or None), and for leaves.
     levels: (u32, Option<u32>, u32),
     element: u64,
 }
@@ -44,7 +45,7 @@ pub const SHAPES: [Shape; 2] = [
 ];
 
 impl Shape {
-    /// The shape for so many bits.
+    /// Return the shape for addresses of `bits` bits.
     pub fn of(bits: u32) -> Option<Shape> {
         SHAPES.into_iter().find(|shape| shape.bits == bits)
     }
@@ -61,7 +62,7 @@ impl Shape {
         self.element << self.levels.2
     }
 
-    /// Bits of addresses below an index of the root.
+    /// Return the number of address bits below an index of the root.
     fn root_shift(&self) -> u32 {
         self.bits - self.levels.0
     }
@@ -70,21 +71,21 @@ impl Shape {
         PAGE_BITS + self.levels.2
     }
 
-    /// The extent that an element of a leaf leads to, if any.
+    /// Return the extent to which an element of a leaf points, if any.
     fn extent(&self, word: u64) -> Option<u64> {
         let masked = if self.element == 8 { word & COMPACT_MASK } else { word };
         (masked != 0 && masked % EXTENT_ALIGNMENT == 0).then_some(masked)
     }
 }
 
-/// The root of a tree in static data, and for how many bits of addresses it is.
+/// The root of a tree in static data, and the number of address bits it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundTree {
     pub address: u64,
     pub bits: u32,
 }
 
-/// Shows the words of a table that are not zero, `step` bytes apart, each with its index. Absent pages are zeros.
+/// Show the words of a table that are not zero, `step` bytes apart, each with its index. Absent pages count as zeros.
 fn show_words(space: &Space, start: u64, size: u64, step: u64, mut show: impl FnMut(u64, u64)) {
     let mut scratch = vec![0; PIECE.min(size as usize)];
     space.show(start, start.saturating_add(size), &mut scratch, |at, piece| {
@@ -96,7 +97,8 @@ fn show_words(space: &Space, start: u64, size: u64, step: u64, mut show: impl Fn
     });
 }
 
-/// The roots of trees in `data` (ascending, joined), whose tables and extents must lie in `anonymous` memory (the same).
+/// Find the roots of trees in `data` (ascending, joined). Their tables and extents must lie in `anonymous` memory
+/// (ascending, joined).
 pub fn find_trees(
     watcher: &dyn Watcher,
     space: &Space,
@@ -139,7 +141,8 @@ impl Search<'_> {
         address % EXTENT_ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
     }
 
-    /// The index in the root by the first extents that a table leads to; None where it leads to none, or to anything else.
+    /// Return a table's index in the root, derived from the first extents to which it points; None if it points to
+    /// none, or to anything else.
     fn upper_bits(&self, table: u64) -> Option<u64> {
         let leaf = match self.shape.levels.1 {
             None => table,
@@ -159,7 +162,7 @@ impl Search<'_> {
         })
     }
 
-    /// Whether a word may be one of a leaf: an extent, or what is left of one that was taken out.
+    /// Return whether a word may be an element of a leaf: an extent, or the remains of one that was taken out.
     fn is_element(&self, word: u64) -> bool {
         let is_of_class = self.shape.element != 8 || word >> 48 <= MAX_CLASSES;
         let at = if self.shape.element == 8 { word & COMPACT_MASK } else { word };
@@ -173,7 +176,7 @@ impl Search<'_> {
         Some(FORMS[0].extent(self.space.page(), at, &bytes))
     }
 
-    /// Whether nine in ten of the elements name an extent that has their page.
+    /// Return whether nine in ten of the elements name an extent that contains their page.
     fn is_proven(&self, go_on: Look, root: u64) -> Result<bool> {
         let (mut right, mut wrong) = (0u64, 0u64);
         let named = named_extents(go_on, self.space, self.shape, root, LEAVES_ASKED)?;
@@ -185,8 +188,8 @@ impl Search<'_> {
     }
 }
 
-/// The first `most` words of a table that are not zero, each with its index; None where one does not fit. `place`: where the
-/// table begins, its bytes, and how far words lie apart. No more is read than these take.
+/// Return the first `most` words of a table that are not zero, each with its index; None if one does not fit. `start`,
+/// `size`, `step`: where the table begins, its bytes, and the distance of words. No more is read than needed.
 fn first_words(
     space: &Space,
     (start, size, step): (u64, u64, u64),
@@ -212,11 +215,11 @@ fn first_words(
     Some(found)
 }
 
-/// Tables, each with the lowest address that it is for.
+/// Tables, each with the lowest address that it covers.
 type Tables = Vec<(u64, u64)>;
 
-/// The tables that a tree leads to: nodes, where it has some, and leaves, each with the lowest address that it is for. What is
-/// no table must not be read again and again: they lie apart.
+/// Return the tables of a tree: nodes, if it has some, and leaves, each with the lowest address that it covers. Tables
+/// must not overlap, so that hostile data is not read again and again.
 fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     let apart = |mut found: Vec<(u64, u64)>, size: u64| {
         found.retain(|(table, _)| table % EXTENT_ALIGNMENT == 0 && space.covers(*table, size));
@@ -239,13 +242,14 @@ fn tables(space: &Space, shape: Shape, root: u64) -> (Tables, Tables) {
     (first, apart(leaves, shape.leaf_bytes()))
 }
 
-/// The addresses of nodes and leaves.
+/// Return the addresses of nodes and leaves.
 pub(crate) fn table_addresses(space: &Space, shape: Shape, root: u64) -> Vec<u64> {
     let (nodes, leaves) = tables(space, shape, root);
     nodes.into_iter().chain(leaves).map(|(table, _)| table).collect()
 }
 
-/// The extents that at most `most` leaves of a tree lead to, ascending, each with the first page that names it.
+/// Return the extents to which at most `most` leaves of a tree point, ascending, each with the first page that names
+/// it.
 pub(crate) fn named_extents(
     go_on: Look,
     space: &Space,
@@ -267,7 +271,7 @@ pub(crate) fn named_extents(
     Ok(found)
 }
 
-/// The extents at some addresses, in their order, without those that cannot be read, which are counted.
+/// Show the extents at some addresses, in their order. Return the addresses that could not be read.
 pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u64, &[u8])) -> Vec<u64> {
     let (mut bytes, mut absent) = (Vec::new(), Vec::new());
     for batch in places.chunks(BATCH) {
@@ -284,7 +288,7 @@ pub(crate) fn show_extents(space: &Space, places: &[u64], mut show: impl FnMut(u
     absent
 }
 
-/// `u64_at` of bytes that were read of a place, 0 where nothing is.
+/// Return the words at `at`; None if they cannot be read.
 pub(crate) fn words_from<const COUNT: usize>(space: &Space, at: u64) -> Option<[u64; COUNT]> {
     let mut bytes = vec![0; 8 * COUNT];
     space.exact(at, &mut bytes).ok()?;

@@ -1,4 +1,4 @@
-//! Everything that some jemallocs have: extents, base blocks, and which blocks are handed out, cached and free.
+//! Read everything that some jemallocs have: extents, base blocks, and which blocks are handed out, cached and free.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::jemalloc::areas::{Areas, Piece, Span};
@@ -22,19 +22,19 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
-/// Of these some are met twice.
+/// A higher limit, because some are met twice.
 const MAX_UNFINISHED: usize = 4 * MAX_DAMAGE;
-/// Of so many extents at most it is asked whether a form fits.
+/// The most extents that are checked against a form.
 const EXTENTS_ASKED: usize = 2048;
 
-/// Of how many active extents it was asked whether they are as a form says, and how many are.
+/// How many active extents were checked against a form, and how many fit it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JemallocFit {
     pub extents: u64,
     pub fit: u64,
 }
 
-/// How well a form fits the active extents of a tree.
+/// Check how well a form fits the active extents of a tree.
 pub fn fit_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -56,7 +56,7 @@ pub fn fit_of(
     Ok(found)
 }
 
-/// One jemalloc: its form, its tree, the static data of the module that it is in, and where threads' storage may lie.
+/// One jemalloc: its form, its tree, the static data of its module, and where threads' storage may lie.
 pub struct JemallocRoot {
     pub form: &'static JemallocForm,
     pub root: u64,
@@ -65,8 +65,8 @@ pub struct JemallocRoot {
     pub storage: Vec<(u64, u64)>,
 }
 
-/// What an arena has, in bytes: extents by what they are used for, blocks in use, blocks in threads' caches, and blocks in
-/// which these caches keep their lists (`own`). `arena`: its number.
+/// The memory of an arena in bytes: extents by use, blocks in use, blocks in threads' caches, and blocks in which these
+/// caches keep their lists (`own`). `arena`: its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUse {
     pub root: u32,
@@ -80,7 +80,7 @@ pub struct ArenaUse {
     pub own: u64,
 }
 
-/// Blocks of one size of an arena; `slabs`: none for large ones.
+/// Blocks of one size in an arena. `slabs` is 0 for large blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassUse {
     pub root: u32,
@@ -93,10 +93,10 @@ pub struct ClassUse {
     pub free: u64,
 }
 
-/// What was not as it is at rest: a thread was inside jemalloc. Extents that a thread is just changing, `lists`: how many there are
-/// if those that lead to each other count once, as a thread that purges has all of its extents on a list; blocks that a cache has
-/// and a slab too, and entries of caches that lead to no block of their class; `bins`: of how many bins of caches these two
-/// may be the doing.
+/// What was in motion because a thread was inside jemalloc. `extents`: extents that a thread was changing. `lists`: how
+/// many if extents that link to each other count once, since a thread that purges has all its extents on a list.
+/// `both`: blocks that are in a cache and also free in a slab. `astray`: entries of caches that are not blocks of their
+/// class. `bins`: the fewest bins of caches that explain the last two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub extents: u64,
@@ -106,50 +106,51 @@ pub struct InMotion {
     pub bins: u64,
 }
 
-/// All of some jemallocs, by address.
+/// All memory of some jemallocs, by address.
 pub struct Jemalloc {
     pub runs: Arc<Runs>,
-    /// Of each run, its root, its arena, and whether it is a slab.
+    /// For each run its root, its arena, and whether it is a slab.
     pub(super) owners: Vec<(u32, u32, bool)>,
     /// Blocks in threads' caches, by number.
     pub(super) cached: bits::Bits,
     /// Blocks in which these caches keep their lists.
     pub(super) own: bits::Bits,
     pub(super) areas: Areas,
-    /// What has an extent of its own, by address.
+    /// Blocks with an extent of their own, by address.
     pub(super) larges: Vec<Large>,
-    /// How many caches of threads were found, by root.
+    /// How many threads' caches were found, by root.
     pub caches: Vec<usize>,
-    /// Bytes of extents of the huge page allocator of which it is not known what lies between them, by root.
+    /// Bytes of extents of the huge page allocator whose surroundings are unknown, by root.
     pub astray: Vec<u64>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
-    /// Active extents that are not as large as their class says, or whose bitmap does not fit to it.
+    /// Active extents whose size does not fit their class, or whose bitmap does not fit it.
     pub unfit: Vec<Damage>,
     /// Slabs whose bitmap and count of free regions differ.
     pub miscounted: Vec<Damage>,
-    /// Extents that are being changed, blocks that a cache has and another or a slab too, and what is no block in a cache.
+    /// Extents that are being changed; blocks in a cache and also in another or in a slab; entries of caches that are
+    /// not blocks.
     pub unfinished: Vec<Damage>,
 }
 
-/// What is gathered of one jemalloc after the other.
+/// What is gathered from one jemalloc after the other.
 #[derive(Default)]
 struct Gathered {
     runs: Vec<(Run, Vec<u64>)>,
-    /// By where a run begins.
+    /// By the start of a run.
     owners: BTreeMap<u64, (u32, u32, bool)>,
     pieces: Vec<Piece>,
     larges: Vec<Large>,
-    /// By bins of caches, with whether one has what is no block.
+    /// By bins of caches, each with whether it has an entry that is not a block.
     cached: Vec<(Vec<u64>, bool)>,
     lists: Vec<u64>,
-    /// Of the jemalloc at hand, the extents of its huge page allocator, with their arenas.
+    /// The extents of the present jemalloc's huge page allocator, with their arenas.
     huge: Vec<(u64, u64, u32)>,
-    /// Of each, the bytes of those that are in no stretch that is known.
+    /// For each jemalloc, the bytes of huge extents that are in no known slab.
     astray: Vec<u64>,
     caches: Vec<usize>,
     moving: InMotion,
-    /// The extents that are being changed, each with the words that may lead to others.
+    /// The extents that are being changed, each with the words that may point to others.
     changing: Vec<(u64, [u64; LINK_WORDS])>,
     damage: Vec<Damage>,
     unfit: Vec<Damage>,
@@ -157,7 +158,7 @@ struct Gathered {
     unfinished: Vec<Damage>,
 }
 
-/// Reads all of some jemallocs. `anonymous`: where their own memory may lie, ascending.
+/// Read all of some jemallocs. `anonymous`: where their own memory may lie, ascending.
 pub fn read_jemalloc(
     watcher: &dyn Watcher,
     space: &Space,
@@ -195,8 +196,8 @@ pub fn read_jemalloc(
 }
 
 impl Gathered {
-    /// The extents at some places: pieces of memory, and the blocks of the active ones. `anonymous`: what is mapped: a core has
-    /// nothing of a mapping that nobody ever touched.
+    /// Add the extents at some addresses: pieces of memory, and the blocks of the active ones. `anonymous` is what is
+    /// mapped: a core contains nothing of a mapping that was never touched.
     fn add_extents(
         &mut self,
         space: &Space,
@@ -213,7 +214,7 @@ impl Gathered {
         });
         let absent = show_extents(space, places, |at, bytes| {
             let extent = form.extent(page, at, bytes);
-            // What is only retained may be mapped so that nobody can read it.
+            // A range that is only retained may be mapped without read access.
             let is_mapped = range_at(anonymous, extent.start).is_some_and(|place| extent.end <= anonymous[place].1);
             let is_there = extent.state != State::Active || is_mapped || space.covers(extent.start, extent.size());
             if extent.size() == 0 || extent.end > space.machine.user_end || !is_there {
@@ -244,8 +245,8 @@ impl Gathered {
         }
     }
 
-    /// An active one without a class is in the hands of a thread that splits, merges or purges it: no block; or the huge page
-    /// allocator keeps it for the next request of its size.
+    /// Add an active extent and return what its pages are. Without a class it has no block: a thread is splitting,
+    /// merging or purging it, or the huge page allocator keeps it for the next request of its size.
     fn add_active(&mut self, extent: &Extent, (sizes, pad): (&[u64], u64), root: u32) -> Span {
         let Some(size) = sizes.get(extent.class).copied() else {
             return if extent.is_huge { Span::Dirty } else { Span::Moving };
@@ -285,7 +286,7 @@ impl Gathered {
         Span::Run(run.start)
     }
 
-    /// The caches of the jemalloc whose runs are those from `from` on; `own`: its base blocks.
+    /// Add the caches of the jemalloc whose runs are those from index `from` on. `own`: its base blocks.
     fn add_caches(
         &mut self,
         go_on: Look,
@@ -328,7 +329,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// What the huge page allocator has beside extents in use.
+    /// Add the memory of the huge page allocator besides extents in use.
     fn add_huge(
         &mut self,
         go_on: Look,
@@ -349,7 +350,7 @@ impl Gathered {
             let first = extents.partition_point(|(_, end, _)| *end <= slab.start);
             let own = extents[first..].iter().take_while(|(start, ..)| *start < slab.start + HUGE);
             let taken: Vec<(u64, u64)> = own.map(|(start, end, _)| (*start, *end)).collect();
-            // What is known of a stretch takes far fewer bytes than its pieces.
+            // A slab's description is far smaller than its pieces.
             if left == 0 {
                 astray += taken.iter().map(|(start, end)| end - start).sum::<u64>();
                 continue;
@@ -382,7 +383,7 @@ impl Gathered {
         }
     }
 
-    /// Tells of what is not as it is at rest; of more than there is room for only so many are told.
+    /// Report something in motion. Only MAX_UNFINISHED of them are kept.
     fn leave_unfinished<T: Into<String>>(
         &mut self,
         at: u64,
@@ -398,7 +399,7 @@ impl Gathered {
     fn finish(mut self) -> Result<Jemalloc> {
         self.runs.sort_unstable_by_key(|(run, _)| run.start);
         let (areas, overlaps) = Areas::of(std::mem::take(&mut self.pieces));
-        // A run whose extent had to give way is in no area.
+        // A run whose extent was dropped for an overlap is in no area.
         let kept = |start: u64| areas.is_run(start);
         self.runs.retain(|(run, _)| kept(run.start));
         self.moving.extents += overlaps.len() as u64;
@@ -408,14 +409,14 @@ impl Gathered {
         owners.extend(self.runs.iter().filter_map(|(run, _)| self.owners.get(&run.start)));
         let mut runs = Runs::new(std::mem::take(&mut self.runs))?;
         let (mut cached, mut own) = (bits::Bits::new(runs.block_numbers()), bits::Bits::new(runs.block_numbers()));
-        // How many caches have a block.
+        // The number of caches that have a block.
         let mut listed: HashMap<u64, u32> = HashMap::new();
         let bins = std::mem::take(&mut self.cached);
         bins.iter().flat_map(|(bin, _)| bin).for_each(|block| *listed.entry(*block).or_default() += 1);
         let mut off = Vec::new();
         for (bin, has_astray) in &bins {
-            // A flush has made the last ones free and does not yet say so; what is not free of these was handed out again,
-            // or is in the cache that took it.
+            // A flush frees the last blocks of a bin before it lowers the bin's count. Those that are no longer free
+            // were handed out again, or are in the cache that took them.
             let is_off = |block: &u64| runs.block_at(*block).is_none() || listed[block] > 1;
             let kept = bin.iter().position(is_off).unwrap_or(bin.len());
             let of_bin: HashSet<u64> = bin[kept..].iter().copied().filter(is_off).collect();
@@ -463,7 +464,7 @@ impl Gathered {
     }
 }
 
-/// How many there are of some extents, if those that lead to each other count as one.
+/// Count extents, where those that link to each other count as one.
 fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
     let places: HashMap<u64, usize> = extents.iter().enumerate().map(|(place, (at, _))| (*at, place)).collect();
     let mut list: Vec<usize> = (0..extents.len()).collect();
@@ -478,7 +479,7 @@ fn joined_by(extents: &[(u64, [u64; LINK_WORDS])]) -> u64 {
     count
 }
 
-/// The one that all of a list lead to in the end; they lead there at once from then on.
+/// Return the representative of a list, and shorten the path to it (union-find).
 fn first_of(list: &mut [usize], mut place: usize) -> usize {
     while list[place] != place {
         list[place] = list[list[place]];
@@ -487,15 +488,16 @@ fn first_of(list: &mut [usize], mut place: usize) -> usize {
     place
 }
 
-/// Of how few bins it may be that blocks are where they must not be: `off`, of each bin its own, and whether it has others that
-/// prove it to be one of them. One that is being emptied has many that others have, too.
+/// Return the fewest bins that explain all misplaced blocks. `off` has each bin's misplaced blocks, and whether other
+/// entries prove it to be one of the bins sought. A bin that is being emptied shares many blocks with others.
 fn fewest(off: &[(HashSet<u64>, bool)]) -> u64 {
     let mut bins_of: HashMap<u64, Vec<usize>> = HashMap::new();
     for (place, (blocks, _)) in off.iter().enumerate() {
         blocks.iter().for_each(|block| bins_of.entry(*block).or_default().push(place));
     }
     let mut left: Vec<usize> = off.iter().map(|(blocks, _)| blocks.len()).collect();
-    // Those that are proven first, then by how much is left of them; what they had then may have become less.
+    // Take proven bins first, then those with the most unexplained blocks; a queued number may have become smaller
+    // since.
     let mut open: BinaryHeap<(bool, usize, usize)> =
         (0..off.len()).map(|place| (off[place].1, left[place], place)).collect();
     let mut count = 0;
@@ -517,18 +519,18 @@ impl Jemalloc {
         &self.cached.words()[first..first + self.runs.runs[place].count.div_ceil(64) as usize]
     }
 
-    /// Whether a run is a block in which a thread's cache keeps its lists.
+    /// Return whether a run is a block in which a thread's cache keeps its lists.
     pub(super) fn is_own(&self, place: usize) -> bool {
         self.own.get(self.runs.first_block(place))
     }
 
-    /// How many slabs and large blocks there are.
+    /// Return the number of slabs and large blocks.
     pub fn run_count(&self) -> usize {
         self.runs.runs.len()
     }
 
-    /// The slabs; what is in a thread's cache is not free there. `arenas`: as if there were
-    /// only that many.
+    /// Return the slabs. Blocks in threads' caches count as not free. `arenas`: pretend that there are only this many
+    /// arenas.
     pub fn slabs(&self, arenas: Option<NonZeroU32>) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.runs.runs.iter().zip(&self.owners).enumerate();
         all.filter(|(_, (_, owner))| owner.2).map(move |(place, (run, (root, arena, _)))| BlockSlab {
@@ -544,7 +546,7 @@ impl Jemalloc {
         })
     }
 
-    /// Of each class of each arena, the blocks.
+    /// Return the blocks of each class of each arena.
     pub fn class_use(&self) -> Vec<ClassUse> {
         let mut rows: BTreeMap<(u32, u32, u64, bool), ClassUse> = BTreeMap::new();
         for (place, (run, (root, arena, is_slab))) in self.runs.runs.iter().zip(&self.owners).enumerate() {
@@ -565,7 +567,7 @@ impl Jemalloc {
         rows.into_values().collect()
     }
 
-    /// What each arena has.
+    /// Return the memory of each arena.
     pub fn arena_use(&self) -> Vec<ArenaUse> {
         let mut rows: BTreeMap<(u32, u32), ArenaUse> = BTreeMap::new();
         for piece in self.areas.pieces.iter().filter(|piece| piece.span != Span::Metadata) {
@@ -588,7 +590,8 @@ impl Jemalloc {
         rows.into_values().collect()
     }
 
-    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one or all; those in caches are free.
+    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one jemalloc or all.
+    /// Cached blocks count as free.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         let own = self.runs.runs.iter().zip(&self.owners).enumerate();
@@ -606,7 +609,7 @@ mod tests {
     use gdbheap_access::machine::Machine;
     use gdbheap_access::memory::space::{Backing, Segment};
 
-    /// What is known of a stretch has 256 bytes, and says that each second page is active, which no extent has.
+    /// A slab's description has 256 bytes, and says that every second page is active although no extent has it.
     #[test]
     fn stretches_without_extents() {
         let (own, count, start) = (4 * HUGE, 1000, 1000 * HUGE);
@@ -634,7 +637,7 @@ mod tests {
         assert!(found.add_huge(&|| Err(Cancelled), &space, &[], 0, &[(own, end)]).is_err());
     }
 
-    /// Three on a list count once, whichever of them lead to which.
+    /// Three extents on a list count once, whichever of them link to which.
     #[test]
     fn extents_on_lists() {
         let extent = |at: u64, to: u64| (at, [0, to, 0, 7, 0, 0, at]);
@@ -643,7 +646,8 @@ mod tests {
         assert_eq!(joined_by(&[]), 0);
     }
 
-    /// One bin that is emptied explains what two others have of it; one with what is no block counts in any case.
+    /// One bin that is being emptied explains the blocks that two others share with it; a bin with an entry that is not
+    /// a block always counts.
     #[test]
     fn fewest_bins() {
         let bins = |off: &[(&[u64], bool)]| {

@@ -12,34 +12,35 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 const OBJECT_AT: u64 = 80;
-/// Shown of a block at most.
+/// The most bytes that are shown of a block.
 const WINDOW: u64 = 256 << 10;
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// Equal slots behind a header.
+/// A group: equal slots after a header.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// Its header.
+    /// The address of its header.
     pub start: u64,
-    /// The end of its mapping, else that of its last slot.
+    /// The end of its mapping, or of its last slot if it has no mapping of its own.
     pub end: u64,
     pub stride: u64,
     pub(crate) count: u32,
-    /// A bit for each slot: ready to be handed out, freed, or with another group in it.
+    /// Masks with a bit for each slot: ready to be handed out (`avail`), freed (`freed`), or with another group in it
+    /// (`nested`).
     pub(super) avail: u32,
     pub(super) freed: u32,
     pub(super) nested: u32,
-    /// Whether it goes back when it is empty.
+    /// Whether the group is freed when it is empty.
     pub(super) freeable: bool,
-    /// The group that it lies in.
+    /// The index of the group in which it lies.
     pub(super) parent: u32,
     pub(super) meta: u64,
-    /// The number of its first slot among all.
+    /// The number of its first slot among all slots.
     pub(crate) first: u64,
 }
 
 impl Group {
-    /// The first slot.
+    /// Return the address of the first slot.
     pub(super) fn storage(&self) -> u64 {
         self.start + UNIT
     }
@@ -48,7 +49,7 @@ impl Group {
         self.storage() + index * self.stride
     }
 
-    /// Where what may be used of a slot ends.
+    /// Return the end of the usable bytes of a slot.
     pub(super) fn slot_end(&self, index: u64) -> u64 {
         self.slot(index) + self.stride - IN_BAND
     }
@@ -57,7 +58,7 @@ impl Group {
         u32::MAX >> (32 - self.count)
     }
 
-    /// The slots that hold a block.
+    /// Return the mask of the slots that hold a block.
     pub(super) fn used(&self) -> u32 {
         self.all() & !(self.avail | self.freed | self.nested)
     }
@@ -78,14 +79,14 @@ impl Group {
     }
 }
 
-/// Something that does not fit; `transient` where a thread leaves it so that stands inside of mallocng.
+/// An inconsistency. `transient`: a thread inside mallocng may leave it so.
 #[derive(Clone, Debug)]
 pub struct Misfit {
     pub damage: Damage,
     pub transient: bool,
 }
 
-/// The slots of one class in the groups that were walked, and as many as `usage_by_class` says.
+/// The slots of one class: counted in the groups that were walked, and as `usage_by_class` states.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     pub size: u64,
@@ -93,8 +94,8 @@ pub struct Usage {
     pub said: u64,
 }
 
-/// Where in its slot a block begins, in units of 16 bytes, and how many bytes before the slot's end it ends; both `MOST` for
-/// one that is told elsewhere.
+/// The place of a block in its slot: the offset of its start in units of 16 bytes, and how many bytes before the slot's
+/// end it ends. Both are `MOST` if the place is recorded in `large`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     skipped: u16,
@@ -104,7 +105,7 @@ pub(super) struct Span {
 const MOST: u16 = u16::MAX;
 
 impl Span {
-    /// None where these are too many bytes.
+    /// Make a place; None if the numbers are too large for it.
     #[inline]
     pub(super) fn of(skipped: u64, reserved: u64) -> Option<Span> {
         let (skipped, reserved) = (u16::try_from(skipped / UNIT).ok()?, u16::try_from(reserved).ok()?);
@@ -112,30 +113,30 @@ impl Span {
     }
 }
 
-/// All that one mallocng has.
+/// All memory of one mallocng.
 #[derive(Default)]
 pub struct Mallocng {
     pub(crate) groups: Vec<Group>,
-    /// The places of those that lie in no other.
+    /// The indices of the groups that lie in no other group.
     pub(super) outer: Vec<u32>,
-    /// Of each slot what block it holds, by its number.
+    /// For each slot, by number, the place of its block.
     pub(super) spans: Vec<Span>,
-    /// Bytes before and behind the block, where they are many.
+    /// The bytes before and after a block, if they are too many for a `Span`.
     pub(super) large: BTreeMap<u64, (u64, u64)>,
     pub(super) used: Bits,
     pub(super) areas: Vec<(u64, u64)>,
-    /// What is wrong in groups and slots.
+    /// Damage in groups and slots.
     pub damage: Vec<Damage>,
-    /// What a thread leaves that stands inside of mallocng.
+    /// Inconsistencies that a thread inside mallocng may leave.
     pub misfits: Vec<Misfit>,
-    /// Slots that are taken and not written yet, or on their way back.
+    /// The number of slots that are taken but not written yet, or being freed.
     pub moving: u64,
-    /// Of each class what was counted and what mallocng says.
+    /// For each class, what was counted and what mallocng states.
     pub usage: Vec<Usage>,
 }
 
 impl Mallocng {
-    /// Where a block is whose bytes before or behind it are many.
+    /// Record the place of a block with many bytes before or after it.
     pub(super) fn put_large(&mut self, number: u64, skipped: u64, reserved: u64) {
         if let Some(place) = self.spans.get_mut(number as usize) {
             *place = Span { skipped: MOST, reserved: MOST };
@@ -143,7 +144,7 @@ impl Mallocng {
         }
     }
 
-    /// Bytes of a slot before and behind its block.
+    /// Return how many bytes of a slot lie before its block and after it.
     #[inline]
     fn span(&self, number: u64) -> (u64, u64) {
         let span = self.spans.get(number as usize).copied().unwrap_or_default();
@@ -153,7 +154,7 @@ impl Mallocng {
         }
     }
 
-    /// [start, end) of the block in a slot.
+    /// Return [start, end) of the block in a slot.
     #[inline]
     pub(super) fn bounds(&self, group: &Group, index: u64) -> (u64, u64) {
         let (skipped, reserved) = self.span(group.first + index);
@@ -166,7 +167,7 @@ impl Mallocng {
         Cell { number: group.first + index, address, size: group.stride, end }
     }
 
-    /// The innermost group that holds `address`.
+    /// Return the innermost group that holds `address`.
     #[inline]
     pub(super) fn group_at(&self, address: u64) -> Option<usize> {
         let mut place = self.groups.partition_point(|group| group.start <= address).checked_sub(1)?;
@@ -177,14 +178,14 @@ impl Mallocng {
         Some(place)
     }
 
-    /// The innermost group's slot that holds `address`.
+    /// Return the slot of the innermost group that holds `address`.
     #[inline]
     pub(super) fn slot_at(&self, address: u64) -> Option<(&Group, u64)> {
         let group = &self.groups[self.group_at(address)?];
         Some((group, group.index_at(address)?))
     }
 
-    /// The used block that holds `address`; what is left of its slot behind it counts as its own.
+    /// Return the used block that holds `address`. The rest of its slot after it counts as part of it.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let (group, index) = self.slot_at(address)?;
@@ -201,7 +202,7 @@ impl Mallocng {
         self.cell(group, number - group.first)
     }
 
-    /// [start, end) of the slot of a block.
+    /// Return [start, end) of the slot of a block.
     pub(crate) fn slot_of(&self, number: u64) -> (u64, u64) {
         let place = self.groups.partition_point(|group| group.first <= number).saturating_sub(1);
         let group = &self.groups[place];
@@ -209,7 +210,7 @@ impl Mallocng {
         (start, start + group.stride)
     }
 
-    /// How many bits a number for each slot takes.
+    /// Return a number above those of all slots.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.spans.len() as u64
     }
@@ -218,12 +219,12 @@ impl Mallocng {
         self.used.words()
     }
 
-    /// The used blocks of a group, ascending.
+    /// Return the used blocks of a group, ascending.
     pub(crate) fn used_of<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = Cell> + 'a {
         bits::members_of(u64::from(group.used())).map(|index| self.cell(group, index))
     }
 
-    /// Every used block.
+    /// Return every used block.
     pub(crate) fn used_blocks(&self) -> impl Iterator<Item = Cell> + '_ {
         self.groups.iter().flat_map(|group| self.used_of(group))
     }
@@ -234,12 +235,12 @@ impl Mallocng {
         sum
     }
 
-    /// Bytes that a walk over all used blocks passes.
+    /// Return the bytes that a walk over all used blocks passes.
     pub(crate) fn bytes_shown(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.used().count_ones()) * group.stride).sum()
     }
 
-    /// Shows the used blocks of a group, each with its address; what cannot be read is not there.
+    /// Show each used block of a group as its address and bytes; unreadable bytes are cut off.
     pub(crate) fn show_used(&self, space: &Space, group: &Group, mut show: impl FnMut(u64, &[u8])) {
         let mut window = Window::new(space, group.end);
         for cell in self.used_of(group) {
@@ -247,13 +248,13 @@ impl Mallocng {
         }
     }
 
-    /// The places of the groups that lie in no other, each with that of the next one.
+    /// Return the indices of the groups that lie in no other, each with the index of the next one.
     pub(super) fn outermost(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let ends = self.outer.iter().skip(1).map(|place| *place as usize).chain([self.groups.len()]);
         self.outer.iter().map(|place| *place as usize).zip(ends)
     }
 
-    /// What goes back with the last block in it: [start, end) with the blocks in use there.
+    /// Return each range that is freed with the last block in it: [start, end) and the blocks in use there.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         self.outermost().filter(|(place, _)| self.groups[*place].freeable).map(|(place, next)| {
             let mut used = Tally::default();
@@ -264,28 +265,28 @@ impl Mallocng {
         })
     }
 
-    /// Whether a used block of at least `least` bytes has `address` at its start or at most 80 bytes in.
+    /// Return whether a used block of at least `least` bytes begins at `address` or at most 80 bytes before it.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address)
             .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
     }
 }
 
-/// Answers of their own.
+/// Answers for mallocng alone.
 impl Mallocng {
-    /// [start, end) of the mappings and of what the dynamic linker gave, ascending; one such after the other.
+    /// Return [start, end) of the mappings and of the ranges that the dynamic linker donated, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.outer.iter().map(|place| &self.groups[*place as usize]).map(|group| (group.start, group.end)).collect()
     }
 
-    /// The same, those that touch as one.
+    /// Return the same ranges, with adjacent ones joined.
     pub fn stretches(&self) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = Vec::new();
         self.regions().into_iter().for_each(|(start, end)| append(&mut found, start, end));
         found
     }
 
-    /// [start, end) of the pages of metadata.
+    /// Return [start, end) of the pages of metadata.
     pub fn areas(&self) -> &[(u64, u64)] {
         &self.areas
     }
@@ -294,7 +295,7 @@ impl Mallocng {
         self.groups.len()
     }
 
-    /// `(size, groups, used slots, free slots)` by the size of slots.
+    /// Return `(size, groups, used slots, free slots)` by the size of slots.
     pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut sums: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for group in &self.groups {
@@ -306,7 +307,7 @@ impl Mallocng {
         sums.into_iter().map(|(size, (groups, used, free))| (size, groups, used, free)).collect()
     }
 
-    /// `(size, used slots, bytes asked for)` by the size of slots.
+    /// Return `(size, used slots, requested bytes)` by the size of slots.
     pub fn asked_by_class(&self) -> Vec<(u64, u64, u64)> {
         let mut sums: BTreeMap<u64, Tally> = BTreeMap::new();
         for group in &self.groups {
@@ -316,12 +317,12 @@ impl Mallocng {
         sums.into_iter().map(|(size, sum)| (size, sum.count, sum.bytes)).collect()
     }
 
-    /// What went with its last block long ago, or never had one: [start, end) of mappings without a used block, ascending.
+    /// Return [start, end) of mappings without a used block, ascending. mallocng keeps them although they are empty.
     pub fn empty(&self) -> Vec<(u64, u64)> {
         self.wholes().filter(|(_, _, used)| used.count == 0).map(|(start, end, _)| (start, end)).collect()
     }
 
-    /// The used blocks `(address, size)` of the mapping that holds `address`.
+    /// Return the used blocks `(address, size)` of the mapping that holds `address`.
     pub fn used_with(&self, address: u64) -> Vec<(u64, u64)> {
         let found = self.outermost().find(|(place, _)| {
             let group = &self.groups[*place];
@@ -334,7 +335,7 @@ impl Mallocng {
         rows
     }
 
-    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes.
     pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
         let mut rows = Vec::new();
         for (place, next) in self.outermost() {
@@ -350,7 +351,7 @@ impl Mallocng {
         rows
     }
 
-    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
     pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
         let large = self.groups.iter().filter(|group| group.stride >= least);
         let blocks = large.flat_map(|group| self.used_of(group)).map(|cell| (cell.address, cell.size));

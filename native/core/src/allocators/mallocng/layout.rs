@@ -1,9 +1,9 @@
-//! The structures of mallocng as musl 1.2.1 and later have them on machines whose size of pages is a constant
+//! The structures of mallocng in musl 1.2.1 and later, on machines whose page size is a constant
 //! (src/malloc/mallocng/meta.h and malloc.c; the same up to 1.2.6).
 
 use gdbheap_access::bytes::{u32_at, u64_at};
 
-/// Slots are multiples of it, and begin at multiples of it.
+/// Sizes and addresses of slots are multiples of this.
 pub(super) const UNIT: u64 = 16;
 /// Before each slot: `{u8 is_wide, u8 index | reserved << 5, u16 offset}`.
 pub(super) const IN_BAND: u64 = 4;
@@ -17,24 +17,25 @@ pub(super) const CLASSES: [u64; 48] = [
     340, 409, 511, 584, 682, 818, 1023, 1169, 1364, 1637, 2047, 2340, 2730, 3276, 4095, 4680, 5460, 6552, 8191,
 ];
 
-/// `struct malloc_context`: offsets of what is read of it, and its bytes.
+/// `struct malloc_context`: offsets of the fields that are read, and its size.
 pub(super) const AREA_CHAIN: usize = 56;
 pub(super) const AREA_TAIL: usize = 64;
 pub(super) const USAGE: usize = 464;
 pub(super) const CONTEXT: usize = 928;
 
-/// `struct meta`: what is known of a group of slots.
+/// `struct meta`: the description of a group of slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) address: u64,
-    /// Where the group lies; 0 for one that has none.
+    /// The address of the group; 0 if there is none.
     pub(super) mem: u64,
     pub(super) avail: u32,
     pub(super) freed: u32,
     pub(super) count: u32,
     pub(super) freeable: bool,
     pub(super) class: u8,
-    /// Pages of 4096 bytes of its own mapping; 0 for one that lies in another's slot, or was given by the dynamic linker.
+    /// Pages of 4096 bytes of the group's own mapping; 0 if it lies in another group's slot or was donated by the
+    /// dynamic linker.
     pub(super) pages: u64,
 }
 
@@ -53,7 +54,7 @@ impl Meta {
         }
     }
 
-    /// From one slot to the next (`get_stride`); None for a class that there is not.
+    /// Return the distance of slots (`get_stride`); None for an invalid class.
     pub(super) fn stride(&self) -> Option<u64> {
         if self.count == 1 && self.pages > 0 {
             return (self.pages * AREA).checked_sub(UNIT).filter(|stride| *stride > 0);
@@ -61,13 +62,13 @@ impl Meta {
         CLASSES.get(usize::from(self.class)).map(|units| units * UNIT)
     }
 
-    /// A bit for each slot.
+    /// Return a mask with a bit for each slot.
     pub(super) fn all(&self) -> u32 {
         u32::MAX >> (32 - self.count)
     }
 }
 
-/// The structures of an area of `struct meta_area` that are in use, which lies at `address`.
+/// Return the structures that are in use in the `struct meta_area` at `address`.
 pub(super) fn metas(address: u64, bytes: &[u8]) -> impl Iterator<Item = Meta> + '_ {
     let count = (u32_at(bytes, 16) as usize).min(METAS_IN_AREA);
     let each = bytes.get(AREA_HEAD..).unwrap_or_default().chunks_exact(META).take(count).enumerate();

@@ -1,4 +1,4 @@
-//! Finding mallocng's context by the secret that it shares with each page of metadata.
+//! Find mallocng's context by the secret that it shares with each page of metadata.
 
 use crate::allocators::mallocng::layout::{metas, Meta, AREA, AREA_CHAIN, AREA_TAIL, CONTEXT};
 use gdbheap_access::bytes::{u32_at, u64_at};
@@ -6,8 +6,8 @@ use gdbheap_access::error::Result;
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
-/// `__malloc_context`, and of how many groups of its first page of metadata it was asked whether they name it, and how
-/// many do.
+/// A `__malloc_context`. `groups`: how many groups of its first page of metadata were checked, `fit`: how many point
+/// back to their structures.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundContext {
     pub address: u64,
@@ -15,7 +15,8 @@ pub struct FoundContext {
     pub fit: u64,
 }
 
-/// The contexts in `ranges` of static data, which must be joined where they touch: one may lie across mappings.
+/// Find the contexts in `ranges` of static data. Adjacent ranges must be joined, because a context may lie across
+/// mappings.
 pub fn find_contexts(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundContext>> {
     let mut found = Vec::new();
     for range in ranges {
@@ -26,7 +27,7 @@ pub fn find_contexts(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]
     Ok(found)
 }
 
-/// Whether a context that has been used may begin with these bytes.
+/// Return whether a context that has been used may begin with these bytes.
 fn is_likely(bytes: &[u8]) -> bool {
     let word = |offset: usize| u64_at(bytes, offset);
     u32_at(bytes, 8) == 1

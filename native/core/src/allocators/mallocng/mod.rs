@@ -1,4 +1,4 @@
-//! musl's mallocng: groups of equal slots, and what was asked for of each.
+//! musl's mallocng: groups of equal slots, and the requested size of each block.
 
 pub(crate) mod groups;
 pub(crate) mod layout;

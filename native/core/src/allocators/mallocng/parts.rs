@@ -1,4 +1,4 @@
-//! A mapping of mallocng part by part, and its unused bytes.
+//! The parts of a mallocng mapping, and its unused bytes.
 
 use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::mallocng::groups::Mallocng;
@@ -8,7 +8,7 @@ use gdbheap_access::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of a mapping; the parts before and after them are `(address, size, what)`.
+/// Unused bytes of a mapping. The parts before and after them are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotHole {
     pub start: u64,
@@ -18,8 +18,8 @@ pub struct SlotHole {
 }
 
 impl Mallocng {
-    /// Shows the parts of the regions from the one at `start` on, up to the first gap, in order; returns where that is, None
-    /// where no region begins there.
+    /// Show the parts of the regions from `start` up to the first gap, in order. Return the start of that gap, or None
+    /// if no region begins at `start`.
     pub(crate) fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         let (mut next, mut end) = (self.groups.binary_search_by_key(&start, |group| group.start).ok()?, start);
         while let Some(region) = self.groups.get(next).filter(|region| region.start == end) {
@@ -29,7 +29,7 @@ impl Mallocng {
         Some(end)
     }
 
-    /// The parts of the group at `next`, and of those that lie in it, which follow it; `next` is then behind them.
+    /// Show the parts of the group at index `next` and of the groups inside it, which follow it; move `next` past them.
     fn parts_of(&self, next: &mut usize, show: &mut impl FnMut(u64, u64, Part)) {
         let group = &self.groups[*next];
         *next += 1;
@@ -57,7 +57,7 @@ impl Mallocng {
         show_some(show, group.slot(index), group.end, Part::Header);
     }
 
-    /// The blocks that are meant; free ones are slots with their headers, and none is in a cache.
+    /// List the blocks that pass the filter. Free blocks are slots with their headers; no block counts as cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let meant = self.groups.iter().filter(|group| asked.takes(group.stride));
         if asked.used {
@@ -70,7 +70,7 @@ impl Mallocng {
         }))
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`.
+    /// Return maximal runs of unused bytes of at least `minimum`.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<SlotHole>> {
         let mut holes = Vec::new();
         for (place, _) in self.outermost() {
@@ -80,7 +80,7 @@ impl Mallocng {
         Ok(holes)
     }
 
-    /// Those of the region at `place` among the groups.
+    /// Append the holes of the region at index `place` of the groups.
     fn holes_of(&self, place: usize, minimum: u64, holes: &mut Vec<SlotHole>) {
         let (mut open, mut before): (Option<(u64, u64)>, Neighbour) = (None, None);
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
@@ -100,8 +100,8 @@ impl Mallocng {
         close(open, before, None);
     }
 
-    /// What holds `address`: the block, its size with its slot, its state (used, free), where it ends, and of a free slot the
-    /// mask that it is in. None for what is no block.
+    /// Return the block that holds `address`: its start, the size of its slot, its state (used, free), its end, and for
+    /// a free slot the mask that it is in. None outside blocks.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64, Option<&'static str>)> {
         let (group, index) = self.slot_at(address)?;
         let bit = 1u32 << index;
@@ -118,7 +118,7 @@ impl Mallocng {
         is_inside.then_some((start, group.stride, "used", end, None))
     }
 
-    /// What `address` is that lies in no block: `slack` of a slot, or a `header`; None outside of all groups.
+    /// Return what `address` is outside blocks: `slack` of a slot, `free`, or a `header`; None outside all groups.
     pub fn own_part(&self, address: u64) -> Option<&'static str> {
         let (group, index) = match self.slot_at(address) {
             Some(found) => found,
@@ -134,7 +134,7 @@ fn show_some(show: &mut impl FnMut(u64, u64, Part), start: u64, end: u64, part: 
     }
 }
 
-/// What a part is called here.
+/// Return mallocng's name for a part.
 fn word(part: Part) -> &'static str {
     match part {
         Part::Header => "group header",

@@ -1,4 +1,4 @@
-//! Reading all of one mallocng: its areas of metadata, the groups that they tell of, and what their slots say.
+//! Read all of one mallocng: its areas of metadata, their groups, and the headers in the slots.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::mallocng::groups::{Group, Mallocng, Misfit, Span, Usage, NOBODY};
@@ -16,12 +16,12 @@ use gdbheap_access::work::{self, Control, Watcher};
 use std::sync::Mutex;
 
 const MAX_DAMAGE: usize = 1000;
-/// Walked by one worker at a time.
+/// Groups that one worker walks at a time.
 const GROUPS_IN_JOB: usize = 1024;
-/// No group has more slots: what a class is off by while a thread makes or frees one.
+/// The most slots of a group: a class's count may be off by this while a thread makes or frees a group.
 const SLOTS: u64 = 32;
 
-/// Some groups, up to a place, that one worker walks, whose slots have numbers from `first` on.
+/// Some groups that one worker walks, with indices [from, to). Their slots have numbers from `first` on.
 struct Job<'a> {
     from: usize,
     to: usize,
@@ -32,7 +32,7 @@ struct Job<'a> {
 /// What a worker found in the slots of a job's groups.
 #[derive(Default)]
 struct Walked {
-    /// The number, and the bytes before and behind the block.
+    /// The slot's number, and the bytes before and after its block.
     large: Vec<(u64, u64, u64)>,
     damage: Vec<Damage>,
     misfits: Vec<Misfit>,
@@ -41,13 +41,13 @@ struct Walked {
 
 struct Walker<'a> {
     first: u64,
-    /// Where in its slot each block is.
+    /// The place of each block in its slot.
     spans: &'a mut [Span],
     found: Walked,
 }
 
-/// Reads all that a context, which must have been found before, leads to. An error where it cannot be read, or has more than
-/// there is memory for.
+/// Read everything to which a context points, which must have been found before. Fails if it cannot be read, or has
+/// more slots than memory suffices for.
 pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Result<Mallocng> {
     let mut head = [0; CONTEXT];
     space.exact(context, &mut head)?;
@@ -62,7 +62,7 @@ pub fn read_mallocng(watcher: &dyn Watcher, space: &Space, context: u64) -> Resu
     Ok(found)
 }
 
-/// The structures in use in all areas of the chain.
+/// Return the structures in use in all areas of the chain.
 fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mallocng) -> Result<Vec<Meta>> {
     let (secret, mut at) = (u64_at(head, 0), u64_at(head, AREA_CHAIN));
     let (mut all, mut seen, mut window) = (Vec::new(), Addresses::default(), Window::new(space, u64::MAX));
@@ -98,7 +98,7 @@ fn read_areas(watcher: &dyn Watcher, space: &Space, head: &[u8], found: &mut Mal
     Ok(all)
 }
 
-/// A group as its own structure has it, and its class; what is wrong with that otherwise.
+/// Make a group and its class from its structure, or return what is wrong with it.
 fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     let damage = |what, expected: &str, found: u64| Err(Damage::new(meta.address, what, expected, hex(found)));
     let Some(stride) = meta.stride().filter(|_| meta.class != MAPPED_CLASS || meta.pages > 0 && meta.count == 1) else {
@@ -129,8 +129,8 @@ fn group_of(meta: &Meta) -> std::result::Result<Group, Damage> {
     }
 }
 
-/// Puts the groups in order, each into the slot of another one that it lies in. Returns the places of those that the
-/// dynamic linker gave.
+/// Put the groups in order, each into the slot of another group if it lies in one. Return the class and the slot count
+/// of each group that `usage_by_class` counts.
 fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Vec<(u8, u32)> {
     metas.sort_unstable_by_key(|meta| (meta.mem, meta.address));
     let (mut inside, mut classes): (Vec<usize>, Vec<(u8, u32)>) = (Vec::new(), Vec::new());
@@ -156,7 +156,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             Some(parent) => match found.groups[*parent].take_in(&group, meta) {
                 true => found.groups.push(Group { parent: *parent as u32, ..group }),
                 false => {
-                    // A group goes back to the slot that it lies in before its structure does, without its first word.
+                    // A nested group returns its slot, whose first word is cleared, before its structure is freed.
                     let leaving = meta.pages == 0 && space.word(group.start).ok() == Some(0);
                     found.misfits.push(misplaced(meta, !meta.freeable || leaving));
                     continue;
@@ -172,7 +172,7 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
             }
         }
         inside.push(place);
-        // Those that the dynamic linker gave are in no count, nor are mappings of one block.
+        // Groups that the dynamic linker donated, and mappings of one block, are in no count.
         if meta.freeable && meta.class < CLASSES.len() as u8 {
             classes.push((meta.class, meta.count));
         }
@@ -180,8 +180,8 @@ fn place_groups(space: &Space, mut metas: Vec<Meta>, found: &mut Mallocng) -> Ve
     classes
 }
 
-/// Whether realloc, which does so outside of the lock, has moved a mapping of one block whose structure still has the old
-/// place or size: there is nothing any more, or another group, whose own structure may not say so yet or any more.
+/// Return whether realloc has moved a mapping of one block, outside the lock, so that its structure still has the old
+/// place or size. At the old place is nothing, or another group, whose own structure may not name it yet or any more.
 fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool, next: Option<&Meta>) -> bool {
     let names = |start: u64, meta: u64| space.word(start).ok() == Some(meta);
     let is_there = || names(group.start, group.meta);
@@ -192,7 +192,8 @@ fn has_moved(space: &Space, areas: &[(u64, u64)], group: &Group, is_inside: bool
         || next.is_some_and(|next| next.mem < group.end && (!is_there() || names(next.mem, next.address)))
 }
 
-/// A group in a place where none can be. While one is made first its `freeable` and then the size of its mapping is not set.
+/// Report a group at a place where no group can be. While a group is made, first its `freeable` and then the size of
+/// its mapping is still unset.
 fn misplaced(meta: &Meta, transient: bool) -> Misfit {
     let expected = "a mapping, or a used slot of a larger group";
     let damage = Damage::new(meta.address, "memory of a group", expected, hex(meta.mem));
@@ -200,7 +201,7 @@ fn misplaced(meta: &Meta, transient: bool) -> Misfit {
 }
 
 impl Group {
-    /// Whether another group lies in one of the slots, which then is no block.
+    /// Return whether another group lies in one of the slots, and mark this slot as nested: it is not a block.
     fn take_in(&mut self, group: &Group, meta: &Meta) -> bool {
         let Some(inside) = group.start.checked_sub(self.storage()) else { return false };
         let index = inside / self.stride;
@@ -216,7 +217,7 @@ impl Group {
 }
 
 impl Mallocng {
-    /// Compares the slots of each class with what the context counts.
+    /// Compare the slots of each class with the context's counts.
     fn count_usage(&mut self, head: &[u8], context: u64, groups: &[(u8, u32)]) {
         let mut walked = [0; CLASSES.len()];
         groups.iter().for_each(|(class, count)| walked[usize::from(*class)] += u64::from(*count));
@@ -232,7 +233,7 @@ impl Mallocng {
         }
     }
 
-    /// Gives each slot a number.
+    /// Give each slot a number.
     fn number(&mut self) -> Result<()> {
         let mut numbers = 0;
         for group in &mut self.groups {
@@ -254,7 +255,7 @@ impl Mallocng {
         Ok(())
     }
 
-    /// Asks every used slot what is in it.
+    /// Read the headers of every used slot.
     fn walk_slots(&mut self, watcher: &dyn Watcher, space: &Space) -> Result<()> {
         let mut spans = std::mem::take(&mut self.spans);
         let jobs = self.jobs(&mut spans);
@@ -284,7 +285,7 @@ impl Mallocng {
         Ok(())
     }
 
-    /// Groups in order, those in others with these, each job with its part of `spans`.
+    /// Divide the groups into jobs, in order and each with the groups inside it. Each job gets its part of `spans`.
     fn jobs<'a>(&self, mut spans: &'a mut [Span]) -> Vec<Job<'a>> {
         let mut ranges: Vec<(usize, usize)> = Vec::new();
         for (place, next) in self.outermost() {
@@ -304,7 +305,7 @@ impl Mallocng {
         jobs
     }
 
-    /// The slots of the group at `next` and of those in it, in the order of their addresses.
+    /// Walk the slots of the group at index `next` and of the groups in it, in address order.
     fn walk_group(&self, next: &mut usize, window: &mut Window<'_>, walker: &mut Walker<'_>) {
         let group = &self.groups[*next];
         *next += 1;
@@ -353,7 +354,7 @@ impl Walker<'_> {
                     None => self.found.large.push((number, skipped, reserved)),
                 }
             }
-            // A group that is being made, which its structure does not name yet.
+            // A group that is being made: its structure does not name it yet.
             Content::Moving | Content::Group => self.found.moving += 1,
             Content::Broken => report("header of a slot in use", "its number and its place", "something else"),
             Content::Absent => report("header of a slot in use", READABLE, ABSENT),

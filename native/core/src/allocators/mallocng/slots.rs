@@ -1,28 +1,28 @@
-//! What the bytes in and before a slot say: where in it the block begins, and how much was asked for.
+//! Parse the header of a slot: where the block begins in it, and how many bytes were requested.
 
 use crate::allocators::mallocng::layout::{IN_BAND, UNIT};
 use gdbheap_access::bytes::{u32_at, u64_at};
 use gdbheap_access::memory::window::Window;
 
-/// The third byte before a slot whose block begins further on.
+/// The third byte before a slot whose block does not begin at its start.
 const CYCLED: u8 = 7 << 5;
-/// What `free` leaves there.
+/// The value that `free` leaves there.
 const FREED: u8 = 255;
 const NESTED: u8 = 6;
-/// The bytes behind what was asked for are counted in the slot's last four.
+/// The number of bytes after the requested ones is in the slot's last four bytes.
 const COUNTED_BEHIND: u8 = 5;
 const HEADER: u64 = 8;
-/// `offset` of a block that begins so many units further on has lost its upper bits: blocks aligned to much.
+/// `offset` has 16 bits: a block that begins this many units further on lost its upper bits, as by a large alignment.
 const OFFSETS: u64 = 1 << 16;
-/// So often at most: that is enough for an alignment of 4 GiB.
+/// The most such steps that are tried: enough for an alignment of 4 GiB.
 const MOST_LOST: usize = 4 << 10;
 const SMALL: u64 = 4 << 10;
 
-/// A slot in use.
+/// The content of a slot in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// The block begins `skipped` bytes into the slot, and ends `reserved` bytes before the slot does. `intact`: whether the
-    /// bytes behind it are as they were left.
+    /// The block begins `skipped` bytes into the slot, and ends `reserved` bytes before the slot does. `intact`:
+    /// whether the byte after it is unchanged.
     Block {
         skipped: u64,
         reserved: u64,
@@ -30,14 +30,14 @@ pub(super) enum Content {
     },
     /// Another group lies in it.
     Group,
-    /// It was taken, and is not written yet; or is on its way back.
+    /// The slot was taken but not written yet, or is being freed.
     Moving,
-    /// No header that mallocng would write.
+    /// The header is not one that mallocng would write.
     Broken,
     Absent,
 }
 
-/// A slot: its group's first one, its number, where it begins, and where what may be used of it ends.
+/// A slot: the address of its group's first slot, its index, its start, and the end of its usable bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
     pub(super) storage: u64,
@@ -47,13 +47,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// What is in it.
+    /// Read the content of the slot.
     pub(super) fn read(&self, window: &mut Window<'_>) -> Content {
-        // Small ones are read as a whole: what is looked at of them goes back and forth.
+        // Small slots are read as a whole, because the places that are read in them go back and forth.
         if self.end - self.start <= SMALL {
             let _ = window.bytes(self.start - HEADER, (self.end - self.start + HEADER) as usize);
         }
-        // Before the first slot are the end of the group's header and its own.
+        // Before the first slot are the end of the group's header and the slot's own header.
         let mut head = [0; HEADER as usize];
         match window.bytes(self.start - HEADER, HEADER as usize) {
             Ok(bytes) => head.copy_from_slice(bytes),
@@ -65,7 +65,7 @@ impl Slot {
         self.block_at(self.start, &head, window)
     }
 
-    /// The block begins `units` units into the slot, if no more than that are lost.
+    /// Read a block that begins `units` units into the slot, or further if upper bits of the offset were lost.
     fn read_further(&self, units: u64, window: &mut Window<'_>) -> Content {
         let mut found = Content::Broken;
         let starts = (self.start + units * UNIT..self.end).step_by((OFFSETS * UNIT) as usize);
@@ -84,7 +84,7 @@ impl Slot {
         found
     }
 
-    /// What the eight bytes before `start` say of a block there.
+    /// Parse the eight bytes before `start` as the header of a block there.
     fn block_at(&self, start: u64, head: &[u8; 8], window: &mut Window<'_>) -> Content {
         let (index, reserved, offset) =
             (u32::from(head[5] & 31), head[5] >> 5, u64::from(head[6]) | u64::from(head[7]) << 8);
@@ -118,7 +118,7 @@ impl Slot {
         }
     }
 
-    /// A block of the slot; the byte behind it is zero, as `free` and `realloc` demand.
+    /// Make the block of a slot. The byte after a block must be zero, as `free` and `realloc` demand.
     fn ends(&self, start: u64, reserved: u64, window: &mut Window<'_>) -> Content {
         let behind = window.bytes(self.end - reserved, 1).map(|bytes| bytes[0]);
         let intact = reserved == 0 || behind.is_ok_and(|byte| byte == 0);

@@ -1,4 +1,4 @@
-//! mimalloc 3: arenas with their pages, and pages that lie in none.
+//! mimalloc 3: arenas with their pages, and pages outside arenas.
 
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
 use crate::allocators::mimalloc::layout::{ArenaHead, Family, MimallocForm, SLICE};
@@ -12,20 +12,20 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 use std::collections::BTreeMap;
 
-/// Read by one worker at a time.
+/// Pages that one worker reads at a time.
 const PAGES_IN_JOB: usize = 64;
-/// Of a map, where it is asked whether a form fits: most may be full, and tell nothing.
+/// Rows of a map that are checked against a form: many, because most pages may be full and show nothing.
 const ROWS_ASKED: usize = 1024;
-/// Of a map, where the same is asked, of 512 MiB of addresses each.
+/// Submaps, of 512 MiB of addresses each, that are read for this check.
 const SUBMAPS_ASKED: usize = 16;
 
 type Used = (Vec<u64>, Option<Miscounted>);
 
-/// Where a `mi_page_t` must be, and what is wrong there.
+/// The address of a misplaced `mi_page_t`, and what is wrong there.
 type Misplaced = (u64, Damage);
 
-/// What a map leads to, as `mapped_pages` has it. Where the map has leftovers, only of pages whose first slice is theirs, and of these
-/// that slice: the `mi_page_t` begins it.
+/// Return the pages to which a map points, like `mapped_pages`. If the map has leftovers, return only pages whose
+/// `mi_page_t` begins their first slice, with that slice alone.
 fn rows_of(
     watcher: &dyn Watcher,
     space: &Space,
@@ -41,7 +41,7 @@ fn rows_of(
     Ok(own.map(|(at, first, _)| (at, first, first + SLICE)).collect())
 }
 
-/// The pages of `rows` of a map with where they are from, and those that could not be read or do not fit.
+/// Read the pages in `rows` of a map. Return them with their origins, and those that could not be read or do not fit.
 fn placed_pages(
     space: &Space,
     form: &MimallocForm,
@@ -72,9 +72,9 @@ fn placed_pages(
     (found, damage)
 }
 
-/// A sample of the pages of a map, without those of arenas that are not as the form says, or say that the slices of a page are
-/// free; and how many entries of the map were asked, whatever the form makes of them, that lead to readable memory and are for
-/// slices that are there.
+/// Return a sample of the pages of a map, without those whose arena contradicts the form or calls their slices free.
+/// Also return how many of the sampled entries point to readable memory and are for slices that exist, whatever the
+/// form makes of them.
 pub(super) fn some_pages(
     watcher: &dyn Watcher,
     space: &Space,
@@ -99,12 +99,12 @@ pub(super) fn some_pages(
     let entries = rows.iter().filter(is_there).count();
     let pages = placed_pages(space, form, rows).0.into_iter();
     let pages: Vec<Page> = pages.filter(|(page, origin)| fits(page, origin)).map(|(page, _)| page).collect();
-    // Entries that are left over lead to whatever came after their pages, and say nothing against a form.
+    // Leftover entries point to whatever came after their pages, and do not speak against a form.
     let entries = if head.leftovers { pages.len() } else { entries };
     Ok((pages, entries as u64))
 }
 
-/// The arenas and the pages beside them that a map leads to.
+/// Read the arenas to which a map points, and the pages outside arenas.
 pub(super) fn read_areas(
     watcher: &dyn Watcher,
     space: &Space,
@@ -141,7 +141,7 @@ pub(super) fn read_areas(
     damage.extend(lasting(space, misplaced, head.leftovers.then_some(areas.as_slice())));
     let mut areas: Vec<Area> = areas.into_iter().map(|(arena, pages)| Area::of(arena, pages, head.leftovers)).collect();
     areas.sort_by_key(|area| area.start);
-    // What reaches into the next area is cut off, and not read.
+    // Pages that reach into the next area are cut off and not read.
     let limits: Vec<u64> = areas.iter().skip(1).map(|area| area.start).chain([u64::MAX]).collect();
     let pages = areas.iter().zip(limits).flat_map(|(area, limit)| area.pages.iter().map(move |page| (*page, limit)));
     let pages: Vec<(Page, bool)> = pages.map(|(page, limit)| (page, page.end <= limit)).collect();
@@ -155,7 +155,8 @@ pub(super) fn read_areas(
     Ok(reads)
 }
 
-/// What is wrong of what is misplaced. `areas`: of a map with leftovers, in whose other pages and free slices these lie, or nowhere.
+/// Return which misplaced entries are damage. `areas`, for a map with leftovers: entries in other pages, in free slices
+/// or nowhere are leftovers.
 fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Arena>, Vec<Page>)]>) -> Vec<Damage> {
     let Some(areas) = areas else { return misplaced.into_iter().map(|(_, damage)| damage).collect() };
     let mut spans: Vec<(u64, u64)> =
@@ -176,7 +177,8 @@ fn lasting(space: &Space, misplaced: Vec<Misplaced>, areas: Option<&[(Option<Are
     misplaced.into_iter().filter(|(at, _)| !is_leftover(*at)).map(|(_, damage)| damage).collect()
 }
 
-/// The used blocks of pages, in their order; nothing of those whose own fields are wrong, and of those that are not `wanted`.
+/// Return the used blocks of pages, in their order; nothing for pages whose own fields are wrong or that are not
+/// `wanted`.
 fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> Result<Vec<Used>> {
     let jobs: Vec<(usize, &[(Page, bool)])> = pages.chunks(PAGES_IN_JOB).enumerate().collect();
     type Parts = (Vec<(usize, Vec<Used>)>, Vec<u8>);
@@ -194,26 +196,26 @@ fn read_pages(watcher: &dyn Watcher, space: &Space, pages: &[(Page, bool)]) -> R
     Ok(parts.into_iter().flat_map(|(_, used)| used).collect())
 }
 
-/// Whether a page of a map with leftovers is one: it has no block, or the map leads elsewhere from slices that have its blocks.
-/// `next`: the one that begins behind it.
+/// Return whether a page of a map with leftovers is a leftover: it has no used block, or the map points elsewhere from
+/// slices that contain its blocks. `next` is the page that begins after it.
 fn is_leftover(page: &Page, next: &Page) -> bool {
     let blocks_end = page.blocks.saturating_add(page.reserved.saturating_mul(page.size));
     next.start < page.end && (page.counted == 0 || next.counted > 0 && next.start < blocks_end)
 }
 
-/// An arena, or what one page has for itself, with what is wrong there.
+/// An arena, or the memory of one page outside arenas, with its damage.
 struct Area {
     arena: Option<Arena>,
     start: u64,
     end: u64,
-    /// Ascending, none inside of another.
+    /// Ascending, none inside another.
     pages: Vec<Page>,
     damage: Vec<Damage>,
 }
 
 impl Area {
-    /// Pages ascend; one that begins inside of another does not count, and is no damage where there are `leftovers`. What
-    /// does not count is not read: as large as each says to be, there may be any number of them.
+    /// Make an area. Pages ascend; a page that begins inside another is dropped, and is damage unless there are
+    /// `leftovers`. Dropped pages are not read: there may be any number of them, each of any size.
     fn of(arena: Option<Arena>, pages: Vec<Page>, leftovers: bool) -> Area {
         let (start, end) = match (&arena, pages.first()) {
             (Some(arena), _) => (arena.start, arena.end),
@@ -238,7 +240,7 @@ impl Area {
         Area { arena, start, end, pages: kept, damage }
     }
 
-    /// `used`: the used blocks of each of its pages.
+    /// Read the area. `used` yields the used blocks of each of its pages.
     fn read(self, root: u32, used: &mut impl Iterator<Item = Used>) -> Read {
         let mut read = Read::new(self.start, self.end, 0, root);
         read.damage = self.damage;
@@ -258,7 +260,7 @@ impl Area {
     }
 }
 
-/// What lies between pages, [start, end), neighbours that are alike together.
+/// Add what lies between pages in [start, end), joining neighbours of the same kind.
 fn add_slices(read: &mut Read, arena: Option<&Arena>, start: u64, end: u64) {
     let Some(arena) = arena else { return };
     let mut last = None;

@@ -1,27 +1,28 @@
-//! Where the fields of mimalloc's structures lie, in the forms that it has had: `FORMS`.
+//! Offsets of the fields of mimalloc's structures, in the forms that they have had: `FORMS`.
 //!
 //! Up to 2.x memory is cut into segments, aligned to 32 MiB. A segment begins with `mi_segment_t`: `used, cookie`, then
 //! `segment_slices, segment_info_slices, u32 kind, slice_entries, thread_id, slices[]` one after the other. A slice is
-//! 64 KiB; the entry of a span's first one is its `mi_page_t`, which begins with `u32 slice_count@0, u32 slice_offset@4`.
-//! From 3.0 on a map leads from each slice to its `mi_page_t`, and pages are cut from arenas (`mi_arena_t`) or come from
-//! the kernel one by one; each says which in its `mi_memid_t`.
+//! 64 KiB; the entry of a span's first slice is its `mi_page_t`, which begins with `u32 slice_count@0, u32
+//! slice_offset@4`. From 3.0 on a map points from each slice to its `mi_page_t`. Pages are cut from arenas
+//! (`mi_arena_t`) or come from the kernel one by one; the `mi_memid_t` of each page says which.
 //!
-//! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2, with
-//! and without `MI_SECURE=4`, of 3.0 those of its headers, proven on Debian's 3.0.1; those of CPython's own copy are 3.13's,
-//! and for late 3.14 and 3.15 those of 2.2. In 3.4 `page_start` is a number of words, which is proven on a build.
+//! Offsets are those of the debug information of builds of 2.0.9, 2.1.2, 2.1.7, 2.2.4, 2.3.2, 3.1.5, 3.2.8 and 3.3.2,
+//! with and without `MI_SECURE=4`. Those of 3.0 are from its headers, and proven on Debian's 3.0.1. CPython's own copy
+//! has those of 3.13, and in late 3.14 and 3.15 those of 2.2. In 3.4 `page_start` is a number of words, which is proven
+//! on a build.
 
 use crate::allocators::mimalloc::page::Page;
 use gdbheap_access::bytes::{half_at, word_at};
 
 pub(crate) const ALIGNMENT: u64 = 32 << 20;
 pub(crate) const SLICE: u64 = 64 << 10;
-/// Entries of a segment, one for each slice; a larger segment has no more.
+/// The entries of a segment's table, one for each slice. A larger segment does not have more.
 pub(crate) const ENTRIES: u64 = 512;
 pub(crate) const LARGEST_HEAD: usize = 288;
 pub(crate) const MAX_SEGMENT_SLICES: u64 = 1 << 26;
 const HUGE_BLOCK: u64 = 1 << 31;
 
-/// Where the fields of `mi_segment_t` lie.
+/// Offsets of the fields of `mi_segment_t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) used: usize,
@@ -31,9 +32,9 @@ pub(crate) struct Head {
     pub(crate) table: u64,
 }
 
-/// Where the fields of `mi_arena_t` lie: `slice_count` with `info_slices` behind it; `slices_free`, with `slices_committed`
-/// and `slices_dirty` behind it. `leftovers`: whether the map may still lead to pages that were freed, as it does in 3.0.1
-/// (`_mi_page_map_unregister` registers them again).
+/// Offsets of the fields of `mi_arena_t`: `slice_count` with `info_slices` after it; `slices_free`, with
+/// `slices_committed` and `slices_dirty` after it. `leftovers`: whether the map may still point to freed pages, as it
+/// does in 3.0.1 (`_mi_page_map_unregister` registers them again).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaHead {
     pub(crate) slices: usize,
@@ -41,43 +42,43 @@ pub(crate) struct ArenaHead {
     pub(crate) leftovers: bool,
 }
 
-/// Where a page begins to have blocks.
+/// The rule for where a page's blocks begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
-    /// Three blocks in for those up to 64 bytes, one for those up to 512: so that not all of them fall on the same lines of
-    /// the cache.
+    /// After three blocks for sizes up to 64 bytes, after one for sizes up to 512, so that the blocks of different
+    /// pages fall on different cache lines.
     Blocks,
-    /// So far in for blocks of 8 to 1024 bytes.
+    /// At this offset for blocks of 8 to 1024 bytes.
     Fixed(u64),
-    /// An address, here.
+    /// At the address in this field.
     Stored(usize),
-    /// So many words behind the `mi_page_t`, here.
+    /// At as many words after the `mi_page_t` as this field says.
     Words(usize),
 }
 
-/// Where the fields of `mi_page_t` lie. Of numbers: the offset and how many bytes.
+/// Offsets of the fields of `mi_page_t`. A pair is an offset and a size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
-    /// All of it.
+    /// The size of the structure.
     pub(crate) bytes: usize,
     capacity: usize,
     reserved: usize,
     used: (usize, usize),
     size: (usize, usize),
     start: Start,
-    /// `free`, `local_free`, and `xthread_free` with two flags below.
+    /// `free`, `local_free`, and `xthread_free` with two flags in its low bits.
     lists: [usize; 3],
-    /// The heap, or what tells the thread: zero where that is gone.
+    /// The heap, or what identifies the thread: zero if it is gone.
     owner: usize,
-    /// The heap's tag, from which bit on.
+    /// The offset of the heap's tag, and the bit at which it begins.
     tag: Option<(usize, u8)>,
-    /// The two keys by which words of lists, or what is behind blocks, are told.
+    /// The two keys with which list links, or the words after blocks, are encoded.
     keys: Option<usize>,
-    /// `mi_memid_t`, where pages are not parts of segments.
+    /// `mi_memid_t`, if pages are not parts of segments.
     pub(crate) memid: usize,
 }
 
-/// How memory is cut.
+/// How memory is cut into pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
     Segments(Head),
@@ -92,11 +93,11 @@ pub struct MimallocForm {
     pub(crate) fields: Fields,
     /// The offset of `thread_delayed_free` in `mi_heap_t`.
     pub(crate) delayed: Option<u64>,
-    /// Whether each heap of a thread has its tag.
+    /// Whether each heap of a thread has its own tag.
     pub tagged: bool,
-    /// Whether it is that of CPython's own copy and of no library.
+    /// Whether only CPython's own copy has this form, and no library.
     pub only_pythons: bool,
-    /// Whether words of lists are encoded.
+    /// Whether list links are encoded.
     pub(crate) encoded: bool,
 }
 
@@ -104,7 +105,7 @@ const EARLY: Head = Head { used: 208, cookie: 216, counts: 224, table: 264 };
 const LATE: Head = Head { used: 216, cookie: 224, counts: 248, table: 288 };
 const OLD_DELAYED: Option<u64> = Some(2840);
 const DELAYED: Option<u64> = Some(8);
-/// The heap's keys, behind `thread_delayed_free`.
+/// The offset of the heap's keys, counted from `thread_delayed_free`.
 pub(crate) const HEAP_KEYS: u64 = 32;
 
 const OLD: Fields = Fields {
@@ -120,7 +121,7 @@ const OLD: Fields = Fields {
     keys: None,
     memid: 0,
 };
-/// Of builds without the interpreter's lock: a list of pages to be freed later is behind the rest.
+/// Builds without the interpreter's lock (GIL): a list of pages to be freed later follows the rest.
 const FREE_THREADED: Fields = Fields { bytes: 96, tag: Some((8, 3)), ..OLD };
 const NEW: Fields = Fields {
     bytes: 96,
@@ -147,12 +148,12 @@ const MAPPED: Fields = Fields {
 };
 const WORDS: Fields = Fields { bytes: 112, start: Start::Words(48), memid: 88, ..MAPPED };
 const FIRST_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 64, leftovers: true };
-/// From 3.1 on memory may be committed by a function of the program's, which lies before the bitmaps.
+/// From 3.1 on the program may supply a function that commits memory; its fields precede the bitmaps.
 const COMMITTED_ARENA: ArenaHead = ArenaHead { slices: 32, bitmaps: 80, leftovers: false };
 const SECOND_ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 88, leftovers: false };
 const ARENA: ArenaHead = ArenaHead { slices: 40, bitmaps: 104, leftovers: false };
 
-/// The fields with two keys at `at`: what follows lies behind them.
+/// Insert two keys at offset `at`, which moves the fields after it.
 const fn keyed(fields: Fields, at: usize) -> Fields {
     let xthread = if fields.lists[2] >= at { fields.lists[2] + 16 } else { fields.lists[2] };
     Fields {
@@ -193,8 +194,8 @@ const fn plain(name: &'static str, form: MimallocForm) -> MimallocForm {
 
 const SECURE_20: Fields = keyed(started(Start::Fixed(384)), 40);
 
-/// The forms, by their names. Those that fit the same segments are told apart by their pages' lists; of several that fit all
-/// the first one is taken.
+/// All forms. Forms that fit the same segments are distinguished by their pages' lists; if several fit everything, the
+/// first one is taken.
 pub const FORMS: [MimallocForm; 23] = [
     MimallocForm { tagged: true, only_pythons: true, ..of_segments("3.13t", EARLY, FREE_THREADED, OLD_DELAYED) },
     of_segments("2.1.0", EARLY, OLD, OLD_DELAYED),
@@ -221,13 +222,13 @@ pub const FORMS: [MimallocForm; 23] = [
     of_map("3.4 secure", ARENA, keyed(WORDS, 56)),
 ];
 
-/// The form with this name.
+/// Return the form with this name.
 pub fn form_named(name: &str) -> Option<&'static MimallocForm> {
     FORMS.iter().find(|form| form.name == name)
 }
 
 impl MimallocForm {
-    /// Where segments' headers have what, for forms that have segments.
+    /// Return the offsets in a segment's header; None for forms without segments.
     pub(crate) fn head(&self) -> Option<&Head> {
         match &self.family {
             Family::Segments(head) => Some(head),
@@ -235,28 +236,28 @@ impl MimallocForm {
         }
     }
 
-    /// Whether a map leads to the pages.
+    /// Return whether a map points to the pages.
     pub fn has_map(&self) -> bool {
         matches!(self.family, Family::Map(_))
     }
 
-    /// Whether pages have keys, as secure and padded builds' have.
+    /// Return whether pages have keys, as in secure and padded builds.
     pub(crate) fn has_keys(&self) -> bool {
         self.fields.keys.is_some()
     }
 
-    /// Bytes of `mi_page_t`.
+    /// Return the size of `mi_page_t` in bytes.
     pub fn entry(&self) -> u64 {
         self.fields.bytes as u64
     }
 
-    /// Where a segment has its cookie, zero where there are none.
+    /// Return the offset of a segment's cookie; zero for forms without segments.
     pub fn cookie(&self) -> u64 {
         self.head().map_or(0, |head| head.cookie as u64)
     }
 
-    /// The page whose `mi_page_t`, at `entry`, has these bytes; its slices are [start, end). A span without a page has the
-    /// size 0. None where the bytes end too early.
+    /// Parse the page whose `mi_page_t`, at `entry`, has these bytes; its slices are [start, end). A span without a
+    /// page has the size 0. None if the bytes end too early.
     pub(crate) fn page(&self, bytes: &[u8], start: u64, end: u64, entry: u64) -> Option<Page> {
         let fields = &self.fields;
         let half = |at: usize| half_at(bytes, at).map(|half| u64::from(half & 0xffff));
@@ -288,7 +289,7 @@ impl MimallocForm {
                 word_at(bytes, fields.lists[2])? & !3,
             ],
             tag: self.tag(bytes)?,
-            // A thread's number has three bits of flags.
+            // The three low bits of a thread's number are flags.
             heap: if self.has_map() { owner & !7 } else { owner },
             entry,
             keys,
@@ -308,7 +309,7 @@ impl MimallocForm {
 }
 
 impl Start {
-    /// How far in blocks of `size` bytes begin, where that is a rule.
+    /// Return how many bytes into a page its blocks of `size` bytes begin, by a rule.
     fn before(self, size: u64) -> u64 {
         match self {
             Start::Blocks if size <= 64 => 3 * size,

@@ -1,4 +1,4 @@
-//! Finding mimalloc's segments by the shape of their headers.
+//! Find mimalloc's segments by the shape of their headers.
 
 use crate::allocators::mimalloc::layout::{
     Head, MimallocForm, ALIGNMENT, ENTRIES, LARGEST_HEAD, MAX_SEGMENT_SLICES, SLICE,
@@ -10,7 +10,7 @@ use gdbheap_access::work::Watcher;
 
 const MAX_INFO_SLICES: u64 = 8;
 
-/// A segment's header, as far as it is the same in all builds.
+/// The fields of a segment's header that all builds have.
 struct Header {
     slices: u64,
     entries: u64,
@@ -45,7 +45,7 @@ impl Header {
         })
     }
 
-    /// Whether the spans of the slices follow each other up to the end of the segment.
+    /// Return whether the spans of the slices follow each other up to the end of the segment.
     fn tiles(&self, space: &Space, address: u64, entry: u64) -> bool {
         let (mut index, entries) = (self.info, self.entries);
         while index < entries {
@@ -59,19 +59,19 @@ impl Header {
     }
 }
 
-/// What looks like a segment.
+/// Memory that looks like a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundSegment {
     pub address: u64,
-    /// Its cookie, xor its address: the same in all segments of a process.
+    /// Its cookie XORed with its address: the same in all segments of a process.
     pub cookie: u64,
-    /// Used pages. A segment that was given back keeps its header for a while, and has none.
+    /// The number of used pages. A segment that was freed keeps its header for a while, with 0 here.
     pub used: u64,
-    /// Whether its slices tile it by the entries' size.
+    /// Whether its spans tile it, with entries of the form's size.
     pub tiles: bool,
 }
 
-/// What looks like a segment's header at a multiple of 32 MiB in `ranges`; nothing for a form that has no segments.
+/// Find what looks like a segment's header at multiples of 32 MiB in `ranges`; nothing for a form without segments.
 pub fn find_segments(
     watcher: &dyn Watcher,
     space: &Space,
@@ -93,7 +93,7 @@ pub fn find_segments(
                 let tiles = header.tiles(space, address, form.entry());
                 let (cookie, used) = (header.cookie, header.used);
                 found.push(FoundSegment { address, cookie, used, tiles });
-                // Nothing begins inside of a segment that is larger.
+                // No segment begins inside a larger one.
                 size = if tiles && header.used > 0 { header.slices * SLICE } else { 1 };
             }
             let next = address.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));

@@ -1,8 +1,8 @@
-//! mimalloc 3: the map that leads from each slice to its page, and what pages are cut from.
+//! mimalloc 3: the map from each slice to its page, and the arenas from which pages are cut.
 //!
-//! `_mi_page_map` has a word for each 512 MiB of addresses. It leads to a submap with a word for each slice there, the
-//! address of the slice's `mi_page_t`. The submap of address zero lies right behind the map, so that the map's first word
-//! says how long it is.
+//! `_mi_page_map` has a word for each 512 MiB of addresses. It points to a submap with a word for each slice there: the
+//! address of the slice's `mi_page_t`. The submap of address zero directly follows the map, so the map's first word
+//! tells how long the map is.
 
 use crate::allocators::mimalloc::layout::{ArenaHead, MimallocForm, SLICE};
 use crate::allocators::spread::spread;
@@ -15,26 +15,26 @@ use std::collections::BTreeMap;
 
 /// Slices of a submap.
 const SUBMAP: u64 = 1 << 13;
-/// Words of the map: for addresses of 40 to 52 bits.
+/// Base-2 logarithms of the map's size in bytes, for addresses of 40 to 52 bits.
 const MAP_BITS: std::ops::RangeInclusive<u32> = 11..=23;
-/// Read at a time.
+/// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
-/// Chunks of a bitmap, of 512 bits each.
+/// The most chunks of a bitmap, of 512 bits each.
 const MAX_CHUNKS: u64 = 512;
 const MAX_SLICES: u64 = MAX_CHUNKS * 512;
-/// Of `mi_memid_t`.
+/// The size of `mi_memid_t`.
 const MEMID_BYTES: usize = 24;
 
-/// A word of static data that may be `_mi_page_map`, and where it leads.
+/// A word of static data that may be `_mi_page_map`, and the address to which it points.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundMap {
     pub address: u64,
     pub map: u64,
-    /// How many words it has.
+    /// The number of words of the map.
     pub count: u64,
 }
 
-/// The words in `ranges` that lead to what looks like a map.
+/// Find the words in `ranges` that point to what looks like a map.
 pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<FoundMap>> {
     let mut found: Vec<FoundMap> = Vec::new();
     let mut scratch = vec![0; PIECE];
@@ -51,7 +51,7 @@ pub fn find_page_maps(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)
     Ok(found)
 }
 
-/// How many words the map at `map` has, by its first one.
+/// Return how many words the map at `map` has, by its first word.
 fn map_words(space: &Space, map: u64) -> Option<u64> {
     if map == 0 || space.page().down(map) != map || space.next_backed(map) != Some(map) {
         return None;
@@ -62,7 +62,8 @@ fn map_words(space: &Space, map: u64) -> Option<u64> {
     (fits && space.covers(map, size + 8 * SUBMAP)).then_some(size / 8)
 }
 
-/// The submaps of a map, ascending, each with its number. What is no submap must not be read again and again: they lie apart.
+/// Return the submaps of a map, ascending, each with its number. Submaps must not overlap, so that hostile data is not
+/// read again and again.
 fn submaps(space: &Space, map: u64) -> Vec<(u64, u64)> {
     let (mut found, mut scratch) = (Vec::new(), vec![0; PIECE]);
     let count = map_words(space, map).unwrap_or(0);
@@ -74,7 +75,7 @@ fn submaps(space: &Space, map: u64) -> Vec<(u64, u64)> {
     found
 }
 
-/// [start, end) of a map and of each of its submaps, ascending.
+/// Return [start, end) of a map and of each of its submaps, ascending.
 pub fn map_tables(space: &Space, map: u64) -> Vec<(u64, u64)> {
     let end = map.saturating_add(8 * map_words(space, map).unwrap_or(0));
     let own = submaps(space, map).into_iter().map(|(submap, _)| (submap, submap.saturating_add(8 * SUBMAP)));
@@ -84,8 +85,8 @@ pub fn map_tables(space: &Space, map: u64) -> Vec<(u64, u64)> {
     found
 }
 
-/// The pages that a map leads to: the address of each `mi_page_t`, and the first of its slices and the end of the last that
-/// the map has. Of a sample at most `most` submaps are read.
+/// Return the pages to which a map points: the address of each `mi_page_t`, the start of its first slice, and the end
+/// of the last slice that the map has. `most`: read only a sample of this many submaps.
 pub(crate) fn mapped_pages(
     watcher: &dyn Watcher,
     space: &Space,
@@ -110,17 +111,17 @@ pub(crate) fn mapped_pages(
     Ok(found.into_iter().map(|(page, (first, end))| (page, first, end)).collect())
 }
 
-/// Where the memory of a page is from.
+/// The origin of a page's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Slices of the arena at this address.
     Arena { arena: u64, start: u64, end: u64 },
-    /// Memory of its own.
+    /// Memory outside arenas.
     Own { start: u64, end: u64 },
 }
 
-/// What `mi_memid_t` says, which must agree with the slices that the map has: an arena with the number of the first slice and
-/// how many, or the address and the size of what the kernel gave.
+/// Return a page's origin by its `mi_memid_t`: an arena with the first slice's number and the count of slices, or the
+/// address and size of memory from the kernel. None if it contradicts the slices that the map has.
 pub(crate) fn origin(bytes: &[u8], form: &MimallocForm, first: u64, last: u64) -> Option<Origin> {
     let memid = bytes.get(form.fields.memid..)?.get(..MEMID_BYTES)?;
     let (place, index, count) = (u64_at(memid, 0), u64::from(half_at(memid, 8)?), u64::from(half_at(memid, 12)?));
@@ -133,11 +134,11 @@ pub(crate) fn origin(bytes: &[u8], form: &MimallocForm, first: u64, last: u64) -
     (place <= first && last <= end.checked_next_multiple_of(SLICE)?).then_some(Origin::Own { start: place, end })
 }
 
-/// An arena, and which slices are free or were never used.
+/// An arena, with bits for slices that are free and for slices that were used.
 pub(crate) struct Arena {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Slices of the arena's own data.
+    /// The number of slices of the arena's own data.
     pub(crate) info: u64,
     free: Vec<u64>,
     dirty: Vec<u64>,
@@ -152,13 +153,13 @@ pub(crate) enum Slice {
 }
 
 impl Arena {
-    /// None where the numbers of the arena at `address` do not fit, or the bitmaps are not where they must be.
+    /// Read the arena at `address`. None if its numbers do not fit, or if the bitmaps are not where they must be.
     pub(crate) fn read(space: &Space, address: u64, head: &ArenaHead) -> Option<Arena> {
         let mut bytes = vec![0; head.bitmaps + 32];
         space.exact(address, &mut bytes).ok()?;
         let (count, info) = (word_at(&bytes, head.slices)?, word_at(&bytes, head.slices + 8)?);
         let end = address.checked_add(count.checked_mul(SLICE)?)?;
-        // Guards of secure builds cannot be read, nor what was not committed yet.
+        // Guards of secure builds cannot be read, nor memory that was not committed yet.
         if count > MAX_SLICES || info == 0 || info >= count {
             return None;
         }
@@ -177,7 +178,7 @@ impl Arena {
     }
 }
 
-/// The bits of the bitmap that ends where the next one begins: `{u64 chunk_count; …; chunks of 64 bytes}`.
+/// Return the bits of the bitmap that ends where the next one begins: `{u64 chunk_count; …; chunks of 64 bytes}`.
 fn bitmap(space: &Space, (start, next): (u64, u64), slices: u64, arena: (u64, u64)) -> Option<Vec<u64>> {
     let size = 64 * space.word(start).ok().filter(|chunks| *chunks <= MAX_CHUNKS)?;
     let fits = arena.0 < start && next < arena.1 && start + size < next && size * 8 >= slices;

@@ -1,4 +1,4 @@
-//! mimalloc, CPython's own copy and libraries: its segments, their pages, and which blocks are used.
+//! mimalloc, CPython's own copy and libraries: its segments, their pages, and the used blocks of these.
 
 pub(crate) mod areas;
 pub(crate) mod layout;

@@ -1,7 +1,7 @@
-//! A page of mimalloc: blocks of one size, and the lists of those that are free.
+//! A page of mimalloc: blocks of one size, and the lists of its free blocks.
 //!
-//! A page counts blocks on `xthread_free`, and those that wait on their heap's `thread_delayed_free`, as used; here these
-//! are free.
+//! mimalloc counts blocks on `xthread_free`, and blocks on a heap's `thread_delayed_free`, as used; here both count as
+//! free.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::runs::Run;
@@ -9,57 +9,57 @@ use crate::bits;
 use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::memory::space::Space;
 
-/// A list is followed in a copy of the page if that is worth it: blocks of at most this size.
+/// If blocks are at most this large, a list is followed in a copy of the page.
 const MAX_BULK: u64 = 1024;
-/// Bytes behind what was asked for, where a block tells that.
+/// Bytes after the requested ones in a block that records the requested size.
 const PADDING: u64 = 8;
 
 /// A page: blocks of one size in a span of slices.
 #[derive(Clone, Copy)]
 pub(crate) struct Page {
-    /// The first slice's and the last one's bounds.
+    /// The start of the first slice and the end of the last one.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The first block.
+    /// The address of the first block.
     pub(crate) blocks: u64,
     pub(crate) size: u64,
-    /// Blocks that were handed out at least once, and for how many there is room.
+    /// The number of blocks that were handed out at least once, and the number that fit.
     pub(crate) capacity: u64,
     pub(crate) reserved: u64,
-    /// What the page says of its used blocks.
+    /// The number of used blocks that the page states.
     pub(super) counted: u64,
-    /// The three lists' heads.
+    /// The heads of the three lists.
     pub(super) lists: [u64; 3],
-    /// Which heap of a thread: 0 PyMem, 1 objects, 2 objects of the collector, 3 the same with a pre-header.
+    /// The kind of heap of a thread: 0 PyMem, 1 objects, 2 objects of the collector, 3 the same with a pre-header.
     pub(crate) tag: u8,
     pub(super) heap: u64,
     pub(super) entry: u64,
-    /// By which words of its lists are encoded, and what is behind its blocks.
+    /// The keys with which list links, and the words after blocks, are encoded.
     pub(super) keys: [u64; 2],
     pub(super) encoded: bool,
-    /// The place of its mimalloc among several.
+    /// The index of its mimalloc among several.
     pub(super) root: u32,
-    /// Number of the first block among all; pages begin at multiples of 64.
+    /// The number of its first block among all; pages begin at multiples of 64.
     pub(crate) first: u64,
 }
 
-/// A count of a page that does not agree with its lists.
+/// A count of a page that contradicts its lists.
 #[derive(Clone, Debug)]
 pub struct Miscounted {
     pub damage: Damage,
-    /// It is off by one block.
+    /// The count is off by one block.
     pub by_one: bool,
-    /// It is as a thread may leave it that stands inside mimalloc: the count is another one, as that of a list which the thread has
-    /// in its hands, or has put back and not counted; or a list runs into another one's first block, as it does while the two are made
-    /// one (`_mi_page_free_collect`), or to blocks that were never handed out, just before the capacity has them too
-    /// (`mi_page_extend_free`).
+    /// The state is one in which a thread inside mimalloc may leave a page. Either the count differs, as by a list that
+    /// the thread has taken, or has put back and not counted yet. Or a list runs into another list's first block, as
+    /// while the two are joined (`_mi_page_free_collect`). Or it runs to blocks that were never handed out, just before
+    /// the capacity includes them (`mi_page_extend_free`).
     pub passing: bool,
 }
 
 pub(crate) const LISTS: [&str; 3] = ["free", "local_free", "xthread_free"];
 
 impl Page {
-    /// What is wrong with the page's own fields, if anything.
+    /// Return what is wrong with the page's own fields, if anything.
     pub(super) fn fault(&self) -> Option<Damage> {
         let damage =
             |what, expected: String, found: u64| Some(Damage::new(self.entry, what, expected, found.to_string()));
@@ -90,18 +90,18 @@ impl Page {
         (number < self.capacity).then_some(number)
     }
 
-    /// Whether a block begins there that was never handed out.
+    /// Return whether a block that was never handed out begins at `address`.
     fn is_new(&self, address: u64) -> bool {
         let inside = address.wrapping_sub(self.blocks);
         inside % self.size == 0 && (self.capacity..self.reserved).contains(&(inside / self.size))
     }
 
-    /// The slices of the page.
+    /// Return the range of the page's slices.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.start, self.end)
     }
 
-    /// The blocks that were handed out at least once.
+    /// Return the blocks that were handed out at least once.
     pub(crate) fn run(&self) -> Run {
         Run { start: self.blocks, stride: self.size, count: self.capacity }
     }
@@ -110,8 +110,8 @@ impl Page {
         self.blocks + number * self.size
     }
 
-    /// What a word of its lists says: an address, 0 at the end. In secure builds that is `rotr(word - k0, k0) ^ k1`, and the
-    /// page's own address at the end (`mi_ptr_decode`).
+    /// Decode a list link: an address, 0 at the end. In secure builds the address is `rotr(word - k0, k0) ^ k1`, and
+    /// the page's own address marks the end (`mi_ptr_decode`).
     #[inline]
     fn link(&self, word: u64) -> u64 {
         if !self.encoded {
@@ -123,8 +123,8 @@ impl Page {
         }
     }
 
-    /// The bytes that were asked for of a block, by the words at its end: `{u32 canary, u32 delta}` (`mi_padding_t`). The canary
-    /// is the block's address, encoded, without its lowest byte in newer releases. None where it is not.
+    /// Return the requested bytes of a block by the words at its end: `{u32 canary, u32 delta}` (`mi_padding_t`). The
+    /// canary is the block's address, encoded, without its lowest byte in newer releases. None if the canary is wrong.
     fn asked_by(&self, number: u64, end: u64) -> Option<u64> {
         let word =
             (self.block(number) ^ self.keys[1]).rotate_left((self.keys[0] % 64) as u32).wrapping_add(self.keys[0]);
@@ -133,13 +133,13 @@ impl Page {
         self.size.checked_sub(PADDING + delta).filter(|_| is_canary)
     }
 
-    /// The bytes that were asked for of a block.
+    /// Return the requested bytes of a block.
     pub(super) fn asked(&self, space: &Space, number: u64) -> Option<u64> {
         let end = self.block(number) + self.size.checked_sub(PADDING)?;
         self.asked_by(number, space.word(end).ok()?)
     }
 
-    /// Shows, in order, the used blocks that say what was asked for, by number, with those bytes.
+    /// Show the used blocks that record their requested size, in order, as their numbers and these sizes.
     pub(super) fn show_asked(&self, space: &Space, used: &[u64], mut show: impl FnMut(u64, u64)) {
         if self.size > MAX_BULK {
             let told = bits::members(used).filter_map(|number| Some((number, self.asked(space, number)?)));
@@ -155,8 +155,8 @@ impl Page {
         }
     }
 
-    /// Calls `visit` for each block of a list. Where the list leaves the page, or `visit` has enough, as where a list meets itself: at
-    /// which address.
+    /// Call `visit` for each block of a list. Fails with the address at which the list leaves the page, or at which
+    /// `visit` returns false, such as where a list meets itself.
     fn follow(
         &self,
         list: usize,
@@ -174,8 +174,7 @@ impl Page {
         Ok(())
     }
 
-    /// The used blocks as bits, and what is wrong with the lists, if anything.
-    /// `bytes` is scratch.
+    /// Return the used blocks as bits, and what is wrong with the lists, if anything. `bytes` is a scratch buffer.
     pub(super) fn used_bits(&self, space: &Space, bytes: &mut Vec<u8>) -> (Vec<u64>, Option<Miscounted>) {
         let mut used = vec![u64::MAX; self.capacity.div_ceil(64) as usize];
         bits::clear_range(&mut used, self.capacity, self.capacity.next_multiple_of(64));
@@ -220,12 +219,12 @@ impl Page {
     }
 }
 
-/// A word of a list of a secure build.
+/// Decode a list link of a secure build.
 pub(super) fn decoded(word: u64, keys: [u64; 2]) -> u64 {
     word.wrapping_sub(keys[0]).rotate_right((keys[0] % 64) as u32) ^ keys[1]
 }
 
-/// The list that holds the free block of that number.
+/// Return the list that contains the free block with a number.
 pub(super) fn list_of(space: &Space, page: &Page, wanted: u64) -> Option<&'static str> {
     let mut left = page.capacity;
     for (list, name) in LISTS.iter().enumerate() {

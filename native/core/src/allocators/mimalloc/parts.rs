@@ -1,4 +1,4 @@
-//! A segment of mimalloc part by part, and its unused bytes.
+//! The parts of a mimalloc segment, and its unused bytes.
 
 use crate::allocators::block_list::{Asked, BlockList, BlockRow};
 use crate::allocators::mimalloc::page::{list_of, Page};
@@ -14,25 +14,25 @@ use gdbheap_access::work::Watcher;
 type Found = (u64, u64, &'static str, Option<&'static str>);
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of a segment; the parts before and after them are `(address, size, what)`.
+/// Unused bytes of a segment. The parts before and after them are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct MimallocHole {
     pub start: u64,
     pub end: u64,
-    /// The number of the heap that has all of its pages.
+    /// The number of the heap that owns all of its pages; None if there is no such heap.
     pub arena: Option<u32>,
     pub before: Neighbour,
     pub after: Neighbour,
 }
 
 impl Mimalloc {
-    /// Shows the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. Blocks that say
-    /// what was asked for are used so far, and slack behind that.
+    /// Show the parts of a segment in order: used, slack, free, free spans, headers, padding, unexplained. If blocks
+    /// record their requested size, they are used up to that size and slack after it.
     pub(crate) fn show_parts(&self, space: &Space, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, Some(space), visit);
     }
 
-    /// The same without slack.
+    /// Show the parts without slack.
     fn parts_of(&self, segment: &Segment, visit: impl FnMut(u64, u64, Part)) {
         self.parts_in(segment, None, visit);
     }
@@ -92,7 +92,7 @@ impl Mimalloc {
         close(open, before, None);
     }
 
-    /// The number of the heap that has all pages in [start, end); None where there are none.
+    /// Return the number of the heap that owns all pages in [start, end); None if there are no pages, or several heaps.
     fn arena_of(&self, start: u64, end: u64) -> Option<u32> {
         let first = self.pages.partition_point(|page| page.end <= start);
         let mut heaps = self.pages[first..].iter().take_while(|page| page.start < end).map(|page| self.heap_of(page));
@@ -100,8 +100,9 @@ impl Mimalloc {
         heaps.all(|other| other == heap).then_some(heap)
     }
 
-    /// What holds `address`, and whose it is; None outside every segment. The state is used, free, `free span`, `segment
-    /// header`, reserved, padding or unexplained; the list that of a free block, None for one never handed out.
+    /// Return what contains `address`, and the index of its mimalloc; None outside every segment. The state is used,
+    /// free, `free span`, `segment header`, reserved, padding or unexplained. The list is that of a free block, None
+    /// for a block that was never handed out.
     pub fn find(&self, space: &Space, address: u64) -> Option<(u32, Found)> {
         let segment = self.segment_at(address)?;
         Some((segment.root, self.find_in(space, segment, address)?))
@@ -123,25 +124,26 @@ impl Mimalloc {
         found
     }
 
-    /// The blocks of pages that are meant, free ones whether they were handed out before or not; none is in a cache.
+    /// List the blocks of pages that pass the filter. Free blocks include those that were never handed out; no block
+    /// counts as cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let is_meant = |page: &&Page| asked.takes(page.size) && (asked.used || !asked.cached);
         let meant = self.pages.iter().filter(is_meant).map(|page| (page, self.heap_of(page)));
         asked.rows_of(meant.filter(|(page, heap)| asked.takes_arena(page.root, *heap)).flat_map(|(page, heap)| {
             let words = self.words_of(page);
-            // Beyond its words no block was handed out.
+            // Blocks beyond its words were never handed out.
             let is_used = |number: u64| number < 64 * words.len() as u64 && bits::get(words, number);
             let row = move |number| BlockRow { address: page.block(number), size: page.size, arena: Some(heap) };
             (0..page.reserved).filter(move |number| is_used(*number) == asked.used).map(row)
         }))
     }
 
-    /// The number of the heap that has the block at `address`, or the page.
+    /// Return the number of the heap that owns the page at `address`.
     pub fn arena_at(&self, address: u64) -> Option<u32> {
         self.page_at(address).map(|place| self.heap_of(&self.pages[place]))
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`.
+    /// Return maximal runs of unused bytes of at least `minimum`.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<MimallocHole>> {
         let mut holes = Vec::new();
         for segment in &self.segments {
@@ -152,7 +154,7 @@ impl Mimalloc {
     }
 }
 
-/// What a part is called here.
+/// Return mimalloc's name for a part.
 fn word(part: Part) -> &'static str {
     match part {
         Part::Header => "segment header",

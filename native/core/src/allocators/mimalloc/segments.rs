@@ -1,4 +1,4 @@
-//! The segments of mimalloc, their pages and the used blocks of these.
+//! The segments of mimalloc, their pages, and the used blocks of these.
 
 use crate::allocators::block::Cell;
 use crate::allocators::damage::{Damage, ABSENT, READABLE};
@@ -19,19 +19,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_DAMAGE: usize = 1000;
-/// Links of one list, and those of all lists that lead to no used block.
+/// The most links that are followed on one list (MAX_WAITING), and the most links, over all lists, that lead to no used
+/// block (MAX_ASTRAY).
 const MAX_WAITING: usize = 1 << 16;
 const MAX_ASTRAY: u64 = 1 << 16;
 const OBJECT_AT: u64 = 80;
-/// Of these pages at most it is asked whether a form fits.
+/// The most pages, segments and blocks that are checked against a form.
 const PAGES_ASKED: usize = 128;
 const SEGMENTS_ASKED: usize = 16;
 const BLOCKS_ASKED: usize = 8;
-/// So far behind its usual place the list of a heap may be in a padded build.
+/// In a padded build the list of a heap may be up to this many bytes after its usual place.
 const PADDED_TABLE: u64 = 16;
 
-/// What a heap of a thread has: its pages, in bytes those with blocks in use (`active`) and those without (`empty`), and the
-/// blocks in use. `heap`: its address, 0 of the pages that none has; `number`: its place among those of its mimalloc.
+/// The memory of one heap of a thread: its number of pages, the bytes of pages with blocks in use (`active`) and
+/// without (`empty`), and the bytes of blocks in use. `heap`: its address, 0 for pages without a heap. `number`: its
+/// index among the heaps of its mimalloc.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
     pub root: u32,
@@ -43,7 +45,7 @@ pub struct HeapUse {
     pub used: u64,
 }
 
-/// Of what heap a page is, in the order of these: none comes last.
+/// Return the sort key of a page's heap. Pages without a heap come last.
 fn owner_of(page: &Page) -> (u32, u64) {
     (page.root, page.heap.wrapping_sub(1))
 }
@@ -51,7 +53,7 @@ fn owner_of(page: &Page) -> (u32, u64) {
 /// What was expected of a list, and what is there.
 type Wrong = (&'static str, &'static str);
 
-/// All of one mimalloc or several, by address.
+/// All memory of one or more mimallocs, by address.
 pub struct Mimalloc {
     pub(crate) segments: Vec<Segment>,
     pub(crate) pages: Vec<Page>,
@@ -60,15 +62,15 @@ pub struct Mimalloc {
     tagged: bool,
     /// The heaps that have pages, in order.
     owners: Vec<(u32, u64)>,
-    /// Of each mimalloc, whether blocks tell what was asked for.
+    /// For each mimalloc, whether blocks record their requested size.
     padded: Vec<bool>,
-    /// What is wrong in segments.
+    /// Damage in segments.
     pub damage: Vec<Damage>,
-    /// Pages whose lists do not agree with their count.
+    /// Pages whose lists contradict their count.
     pub miscounted: Vec<Miscounted>,
 }
 
-/// What a segment says of itself before its table.
+/// The fields of a segment before its table.
 struct Counts {
     slices: u64,
     entries: u64,
@@ -77,7 +79,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// None where the bytes end too early.
+    /// Parse the fields; None if the bytes end too early.
     fn of(bytes: &[u8], head: &Head) -> Option<Counts> {
         let word = |at: usize| word_at(bytes, at);
         Some(Counts {
@@ -89,8 +91,8 @@ impl Counts {
     }
 }
 
-/// The entries of a segment's table that begin a span, with where the span begins and ends; where the table ends too early
-/// or is wrong, where that is and what.
+/// The table of a segment. An entry that begins a span is a page with its range. If the table ends too early (`Cut`) or
+/// an entry is `Wrong`, the walk of the table stops there.
 struct Table<'a> {
     bytes: &'a [u8],
     form: &'a MimallocForm,
@@ -106,7 +108,7 @@ enum Entry {
 }
 
 impl Table<'_> {
-    /// The entry with this number, and how many slices it has.
+    /// Return the entry with this number, and how many slices it has.
     fn entry(&self, index: u64) -> (Entry, u64) {
         let (at, start) = (self.head.table + index * self.form.entry(), self.address + index * SLICE);
         let bytes = self.bytes.get(at as usize..).map(|rest| &rest[..rest.len().min(self.form.entry() as usize)]);
@@ -131,7 +133,7 @@ fn header(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> (Vec
     (bytes, counts)
 }
 
-/// The pages of a segment, as they are.
+/// Return the pages of a segment, unchecked.
 fn pages_of(space: &Space, address: u64, form: &MimallocForm, head: &Head) -> Vec<Page> {
     let (bytes, counts) = header(space, address, form, head);
     let (mut pages, mut index) = (Vec::new(), 0);
@@ -193,9 +195,9 @@ fn read_segment(
     read
 }
 
-/// Of how many pages it was asked whether they are as a form says, lists and counts included, how many are, and how many used
-/// blocks of these tell the bytes asked for: none where not most of them do. `entries`: what a map of pages has, and `placed`:
-/// how many of these a form finds a page of.
+/// The fit of a form. `pages`: how many pages were checked, `fit`: how many are as the form says, lists and counts
+/// included. `padded`: how many used blocks of these record their requested size; 0 unless most do. `entries`: how many
+/// entries of a map were read, `placed`: for how many of these the form finds a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fit {
     pub entries: u64,
@@ -205,7 +207,7 @@ pub struct Fit {
     pub padded: u64,
 }
 
-/// How well a form fits a sample of pages; `places` as in `MimallocRoot`.
+/// Check how well a form fits a sample of pages. `places` as in `MimallocRoot`.
 pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places: &[u64]) -> Result<Fit> {
     let few: Vec<&u64> = places.iter().collect();
     let sample = spread(&few, SEGMENTS_ASKED);
@@ -220,7 +222,7 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places:
         entries += count;
     }
     let placed = pages.len() as u64;
-    // Those whose lists are empty tell nothing of where blocks begin.
+    // Pages with empty lists do not show where blocks begin.
     let (telling, silent): (Vec<&Page>, Vec<&Page>) = pages.iter().partition(|page| page.lists != [0; 3]);
     let asked = spread(if telling.is_empty() { &silent } else { &telling }, PAGES_ASKED);
     let (mut bytes, mut blocks) = (Vec::new(), 0);
@@ -237,12 +239,13 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, form: &MimallocForm, places:
             found.padded += u64::from(page.asked(space, number).is_some());
         }
     }
-    // A block in a thread's hands may not tell; that one tells by chance is as likely as one in 16 million.
+    // A block that a thread is handling may lack the record. The chance of a false record is one in 16 million.
     found.padded *= u64::from(found.padded * 2 > blocks);
     Ok(found)
 }
 
-/// The owners of the pages of a sample of segments, or of a map, ascending: heaps, or what tells the thread.
+/// Return the owners of the pages of a sample of segments, ascending: heaps, or what identifies the thread. Empty for
+/// forms with a map.
 pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64> {
     let few: Vec<&u64> = places.iter().collect();
     let Some(head) = form.head() else { return Vec::new() };
@@ -250,15 +253,15 @@ pub fn owners_of(space: &Space, form: &MimallocForm, places: &[u64]) -> Vec<u64>
     pages.map(|page| page.heap).collect::<BTreeSet<u64>>().into_iter().collect()
 }
 
-/// One mimalloc: its form, and its segments' addresses, or that of its map of pages.
+/// One mimalloc: its form, and the addresses of its segments or of its map of pages.
 pub struct MimallocRoot {
     pub form: &'static MimallocForm,
-    /// Whether blocks tell what was asked for.
+    /// Whether blocks record their requested size.
     pub padded: bool,
     pub places: Vec<u64>,
 }
 
-/// Reads all that there is of several.
+/// Read all memory of several mimallocs.
 pub fn read_mimalloc(watcher: &dyn Watcher, space: &Space, roots: &[MimallocRoot]) -> Result<Mimalloc> {
     let (mut reads, mut jobs) = (Vec::new(), Vec::new());
     for (root, number) in roots.iter().zip(0..) {
@@ -317,7 +320,7 @@ impl Mimalloc {
     }
 }
 
-/// What a word of a heap's list says, by the heap's own keys where links are encoded.
+/// Decode a link of a heap's list, with the heap's own keys if links are encoded.
 fn heap_link(
     space: &Space,
     form: &MimallocForm,
@@ -335,13 +338,15 @@ fn heap_link(
 }
 
 impl Mimalloc {
-    /// Blocks that other threads freed in full pages wait on the owning heap's list. Where a link leads to no block of
-    /// the heap's pages the next one is still looked at, as long as it is in a segment: a page may be damaged.
+    /// Mark the blocks as free that other threads freed in full pages and that wait on the owning heap's list. If a
+    /// link leads to no block of the heap's pages, the next one is still followed as long as it is in a segment: a page
+    /// may be damaged.
     fn take_waiting(&mut self, watcher: &dyn Watcher, space: &Space, form: &MimallocForm, root: u32) -> Result<()> {
         let Some(first) = form.delayed else { return Ok(()) };
         let own = self.pages.iter().filter(|page| page.root == root).map(|page| page.heap);
         let heaps: BTreeSet<u64> = own.filter(|heap| *heap != 0).collect();
-        // Padded builds have a longer table before the list; others' is never moved, whatever is wrong there.
+        // In padded builds the table before the list is longer. In other builds the list never moves, whatever is wrong
+        // there.
         let moved = if form.has_keys() { PADDED_TABLE } else { 0 };
         let (mut best, mut least) = (first, (u64::MAX, Reverse(0)));
         for delayed in (first..=first + moved).step_by(8).filter(|_| moved > 0) {
@@ -366,8 +371,8 @@ impl Mimalloc {
         Ok(())
     }
 
-    /// The numbers of the blocks on a heap's list, and what is wrong with it, if anything. Each block is on one list at most;
-    /// of links to anything else as many are followed as all lists together may have.
+    /// Return the numbers of the blocks on a heap's list, and what is wrong with it, if anything. Each block is on at
+    /// most one list. Over all lists, only MAX_ASTRAY links to anything else are followed.
     fn waiting(
         &self,
         steps: &mut Steps,
@@ -375,7 +380,7 @@ impl Mimalloc {
         form: &MimallocForm,
         (heap, delayed): (u64, u64),
     ) -> Result<(BTreeSet<u64>, Option<Wrong>), Cancelled> {
-        // The head is an address also where links are encoded.
+        // The head is a plain address even if links are encoded.
         let (mut next, mut whole) = (space.word(heap.wrapping_add(delayed)), true);
         let (mut blocks, mut met) = (BTreeSet::new(), 0);
         for count in 1..=MAX_WAITING {
@@ -406,7 +411,7 @@ impl Mimalloc {
         Ok((blocks, wrong))
     }
 
-    /// The number of the used block at `address` in a page of `heap`.
+    /// Return the number of the used block at `address`, if it is in a page of `heap`.
     fn waiting_block(&self, heap: u64, address: u64) -> Option<u64> {
         let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| page.heap == heap)?;
         let number = page.number_at(address).filter(|number| page.block(*number) == address)?;
@@ -424,7 +429,7 @@ impl Mimalloc {
         self.pages.get(place).is_some_and(|page| page.start <= address).then_some(place)
     }
 
-    /// The used block that holds `address`.
+    /// Return the used block that holds `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let page = &self.pages[self.page_at(address)?];
@@ -439,17 +444,17 @@ impl Mimalloc {
         Cell::plain(number, page.block(number - page.first), page.size)
     }
 
-    /// How many bits a number for each possible block takes.
+    /// Return a number above those of all blocks.
     pub(crate) fn block_numbers(&self) -> u64 {
         self.numbers
     }
 
-    /// The used blocks as words of 64 bits, by number.
+    /// Return the used blocks as words of 64 bits, by number.
     pub(crate) fn used_words(&self) -> &[u64] {
         self.used.words()
     }
 
-    /// Every used block.
+    /// Return every used block.
     pub(crate) fn used_blocks(&self) -> impl Iterator<Item = Cell> + '_ {
         let of = |page: &'_ Page| {
             let page = *page;
@@ -459,17 +464,18 @@ impl Mimalloc {
         self.pages.iter().flat_map(of)
     }
 
-    /// Shows the used blocks of a page, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    /// Show each used block of a page as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch
+    /// buffer.
     pub(crate) fn show_used(&self, space: &Space, page: &Page, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
         show_equal(space, &page.run(), self.words_of(page), bytes, |number, head| show(page.block(number), head));
     }
 
-    /// Numbers of the used blocks of a page within it, ascending.
+    /// Return the numbers of a page's used blocks within the page, ascending.
     pub(crate) fn used_of<'a>(&'a self, page: &'a Page) -> impl Iterator<Item = u64> + 'a {
         bits::members(self.words_of(page))
     }
 
-    /// The used blocks of a page as bits.
+    /// Return the used blocks of a page as bits.
     pub(crate) fn words_of(&self, page: &Page) -> &[u64] {
         let first = (page.first / 64) as usize;
         &self.used.words()[first..first + page.capacity.div_ceil(64) as usize]
@@ -479,22 +485,22 @@ impl Mimalloc {
         self.words_of(page).iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Whether a used block of at least `least` bytes has `address` at its start or up to 80 bytes in.
+    /// Return whether a used block of at least `least` bytes begins at `address` or at most 80 bytes before it.
     pub(crate) fn holds_object(&self, address: u64, least: u64) -> bool {
         self.block_at(address).is_some_and(|block| address - block.address <= OBJECT_AT && block.size >= least)
     }
 
-    /// Only free-threaded builds keep objects apart from PyMem's blocks.
+    /// Return whether a page may contain objects. Only free-threaded builds keep objects apart from PyMem's blocks.
     pub(crate) fn may_hold_objects(&self, page: &Page) -> bool {
         !self.tagged || page.tag != 0
     }
 
-    /// Bytes of the blocks that may be objects.
+    /// Return the bytes of the blocks that may be objects.
     pub(crate) fn bytes_shown(&self) -> u64 {
         self.pages.iter().filter(|page| self.may_hold_objects(page)).map(|page| page.size * page.capacity).sum()
     }
 
-    /// The pages that may hold objects, by their indices.
+    /// Return the pages that may contain objects, with their indices.
     pub(crate) fn object_pages(&self) -> impl Iterator<Item = (usize, &Page)> {
         self.pages.iter().enumerate().filter(|(_, page)| self.may_hold_objects(page))
     }
@@ -505,19 +511,19 @@ impl Mimalloc {
         sum
     }
 
-    /// Whether the blocks of a page say what was asked for.
+    /// Return whether the blocks of a page record their requested size.
     pub(super) fn tells(&self, page: &Page) -> bool {
         self.padded.get(page.root as usize).copied().unwrap_or(false)
     }
 
-    /// The bytes that were asked for of the used block that holds `address`; None where it does not say.
+    /// Return the requested bytes of the used block that holds `address`; None if it does not record them.
     pub fn asked_at(&self, space: &Space, address: u64) -> Option<u64> {
         let page = self.page_at(address).map(|index| &self.pages[index]).filter(|page| self.tells(page))?;
         page.asked(space, page.number_at(address)?)
     }
 
-    /// `(block size, used blocks, bytes asked for of these)` of each block size of which blocks say what was asked for,
-    /// ascending, of one mimalloc or all. One that does not say counts as wholly asked for.
+    /// Return `(block size, used blocks, their requested bytes)` of each block size whose blocks record their requested
+    /// size, ascending, of one mimalloc or all. A block without a record counts with its full size.
     pub fn asked_by_class(
         &self,
         watcher: &dyn Watcher,
@@ -542,7 +548,7 @@ impl Mimalloc {
         Ok(rows.into_iter().map(|(size, (used, asked))| (size, used, asked)).collect())
     }
 
-    /// The pages as slabs of the heap that has each.
+    /// Return the pages as slabs of their heaps.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
         self.pages.iter().map(|page| BlockSlab {
             root: page.root,
@@ -556,7 +562,7 @@ impl Mimalloc {
         })
     }
 
-    /// All segments, by address.
+    /// Return all segments, by address.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -565,15 +571,15 @@ impl Mimalloc {
         self.pages.iter().filter(move |page| root.is_none_or(|root| root == page.root))
     }
 
-    /// The number of the heap that has a page: they are numbered by their addresses, and the pages that none has, as their
-    /// threads have ended or have given up what is full, are those of the last.
+    /// Return the number of the heap that owns a page. Heaps are numbered by address. The last number is for pages
+    /// without a heap: their threads have ended, or gave up full pages.
     pub(super) fn heap_of(&self, page: &Page) -> u32 {
         let first = self.owners.partition_point(|(root, _)| *root < page.root);
         let place = self.owners.partition_point(|owner| *owner < owner_of(page));
         (place - first) as u32
     }
 
-    /// What each heap has, by its mimalloc and its number there.
+    /// Return the memory of each heap, by its mimalloc and its number there.
     pub fn heap_use(&self) -> Vec<HeapUse> {
         let mut rows: BTreeMap<(u32, u32), HeapUse> = BTreeMap::new();
         for page in &self.pages {
@@ -588,7 +594,7 @@ impl Mimalloc {
         rows.into_values().collect()
     }
 
-    /// `(block size, pages, used blocks, free blocks)` of each block size, ascending, of one mimalloc or all.
+    /// Return `(block size, pages, used blocks, free blocks)` of each block size, ascending, of one mimalloc or all.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for page in self.pages_of(root) {
@@ -598,7 +604,7 @@ impl Mimalloc {
         rows.into_iter().map(|(size, (pages, used, free))| (size, pages, used, free)).collect()
     }
 
-    /// `(tag, pages, used blocks, their bytes, pages that no thread owns)` of each tag.
+    /// Return `(tag, pages, used blocks, their bytes, pages that no thread owns)` of each tag.
     pub fn heaps(&self) -> Vec<(u8, u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u8, (u64, u64, u64, u64)> = BTreeMap::new();
         for page in &self.pages {
@@ -609,7 +615,7 @@ impl Mimalloc {
         rows.into_iter().map(|(tag, (pages, used, bytes, abandoned))| (tag, pages, used, bytes, abandoned)).collect()
     }
 
-    /// Bytes of spans without a page, in all segments.
+    /// Return the bytes of spans without a page, in all segments.
     pub fn free_spans(&self) -> u64 {
         let mut sum = 0;
         for segment in &self.segments {
@@ -619,8 +625,8 @@ impl Mimalloc {
         }
         sum
     }
-    /// [start, end) of what holds no block in use: pages without one, and spans without a page, ascending. What was never
-    /// used may be in memory where the kernel made huge pages.
+    /// Return [start, end) of pages without used blocks and of spans without a page, ascending. Even a span that was
+    /// never used may be resident, if the kernel made huge pages.
     pub fn empty_spans(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for segment in &self.segments {
@@ -640,20 +646,20 @@ impl Mimalloc {
         self.pages.len()
     }
 
-    /// The used blocks `(address, size)` of the page whose slices hold `address`.
+    /// Return the used blocks `(address, size)` of the page whose slices contain `address`.
     pub fn used_in_page(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(page) = self.page_at(address).map(|index| &self.pages[index]) else { return Vec::new() };
         self.used_of(page).map(|number| (page.block(number), page.size)).collect()
     }
 
-    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes.
     pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
         let meant = self.pages.iter().filter(|page| (least..=largest).contains(&page.size));
         let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));
         meant.flat_map(of_page).take(most).collect()
     }
 
-    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
     pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
         let large = self.pages.iter().filter(|page| page.size >= least);
         let of_page = |page| self.used_of(page).map(|number| (page.block(number), page.size));

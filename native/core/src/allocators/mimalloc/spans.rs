@@ -1,4 +1,4 @@
-//! Segments, arenas and pages that lie in none, as stretches of memory, each with what it is.
+//! Segments, arenas and pages outside arenas, as ranges of memory with their spans.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::mimalloc::page::{Miscounted, Page};
@@ -14,18 +14,18 @@ pub(super) enum Span {
     Unexplained,
 }
 
-/// A segment, an arena of 3.x, or a page that lies in none.
+/// A segment, an arena of 3.x, or a page outside arenas.
 pub struct Segment {
     pub address: u64,
     pub end: u64,
-    /// The thread that has it; 0 where that one is gone.
+    /// The thread that owns it; 0 if that thread is gone.
     pub thread: u64,
-    /// The place of its mimalloc among several.
+    /// The index of its mimalloc among several.
     pub root: u32,
     pub(super) spans: Vec<(u64, Span)>,
 }
 
-/// What one worker read of a segment: itself, its pages with their used blocks, and damage.
+/// What a worker reads of a segment: itself, its pages with their used blocks, and damage.
 pub(super) struct Read {
     pub(super) segment: Segment,
     pub(super) pages: Vec<(Page, Vec<u64>)>,
@@ -49,9 +49,9 @@ impl Read {
         self.damage.push(Damage::new(address, what, expected, found));
     }
 
-    /// The page of one entry, or what else its span is.
+    /// Add the span of one entry: a page, or free or header space.
     pub(super) fn add_page(&mut self, space: &Space, page: Page, is_first: bool, bytes: &mut Vec<u8>) {
-        // 1: its page is on the way out, or in.
+        // A size of 1: the page is being added or removed.
         if is_first || page.size <= 1 {
             self.segment.spans.push((page.start, if is_first { Span::Info } else { Span::Free }));
         } else {
@@ -59,7 +59,7 @@ impl Read {
         }
     }
 
-    /// A page with blocks, which `read` reads if its own fields are right.
+    /// Add a page with blocks. `read` reads them if the page's own fields are right.
     pub(super) fn add_blocks(&mut self, page: Page, read: impl FnOnce(&Page) -> (Vec<u64>, Option<Miscounted>)) {
         let fault = page.fault();
         let span = if fault.is_some() { Span::Unexplained } else { Span::Page(self.pages.len()) };
@@ -72,7 +72,7 @@ impl Read {
         self.damage.extend(fault);
     }
 
-    /// Leaves off what lies from `limit` on: another one begins there.
+    /// Drop everything from `limit` on: another segment begins there.
     pub(super) fn cut(&mut self, limit: u64) {
         let found = format!("{:#x}", self.segment.end);
         self.report(self.segment.address, "end of a segment", format!("at most {limit:#x}"), found);

@@ -1,7 +1,7 @@
-//! The bins: every free chunk must be in one, and every chunk in one be free. Their links come from the pass over all chunks.
-//! Where each link is the same from both of its ends, that is so, but for a ring without a bin, which no single word makes.
-//! Otherwise the lists are followed. They lead anywhere, so that several are followed in turns: what one of them waits for is
-//! on its way while others go on.
+//! The bins: every free chunk must be in one, and every chunk in one must be free. The links come from the pass over
+//! all chunks. If each link is the same from both of its ends, the bins are right, except for a ring without a bin,
+//! which no single wrong word can make. Otherwise the lists are followed, several in turns: they jump anywhere in
+//! memory, and the memory that one list waits for is loaded while others go on.
 
 use crate::allocators::damage::Damage;
 use crate::allocators::oldmalloc::chunks::Oldmalloc;
@@ -13,15 +13,16 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 
 pub(super) const MAX_DAMAGE: usize = 1000;
-/// Steps of each list between two looks at whether to go on.
+/// Steps of each list between two checks for cancellation.
 const STEPS: usize = 1 << 11;
 /// Links that one worker looks up at a time.
 const PIECE: usize = 1 << 16;
-/// In a link: it is to a free chunk, and the rest is the place of that among them. No chunk has an odd address.
+/// The flag of a link to a free chunk, whose index among the free chunks is in the other bits. No chunk has an odd
+/// address.
 const PLACE: u64 = 1;
 
-/// How the links `next` of chunks and bins differ from their links `previous`: sums of a hash of each, which are equal where all
-/// of them are.
+/// The difference between the links `next` of chunks and bins and their links `previous`: sums of a hash of each link,
+/// which are equal if all links agree. None if not all links are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Balance(Option<u64>);
 
@@ -33,11 +34,11 @@ pub(super) struct Linked {
     balance: Balance,
 }
 
-/// The places of free chunks among all of them, by their numbers: each word of bits with how many are before it, for a link
-/// leads anywhere and each look-up waits for memory.
+/// Indices of the free chunks by their numbers: each word of bits with the count of bits before it in one entry,
+/// because links jump anywhere and each look-up waits for memory.
 struct Places(Vec<(u64, u64)>);
 
-/// Where a list has been followed to.
+/// The position in a list that is being followed.
 struct Cursor {
     ring: u64,
     at: u64,
@@ -50,10 +51,10 @@ impl Default for Balance {
 }
 
 impl Balance {
-    /// Nobody knows all links.
+    /// The value if not all links are known.
     pub(super) const UNKNOWN: Balance = Balance(None);
 
-    /// Both links of a chunk.
+    /// Add both links of a chunk.
     #[inline]
     pub(super) fn add(&mut self, chunk: u64, next: u64, previous: u64) {
         self.0 = self.0.map(|sum| sum.wrapping_add(hash(chunk, next)).wrapping_sub(hash(previous, chunk)));
@@ -64,7 +65,7 @@ impl Balance {
     }
 }
 
-/// Of the link from one chunk to another, not the other way round.
+/// Hash the link from one chunk to another; the reverse link has a different hash.
 #[inline]
 fn hash(from: u64, to: u64) -> u64 {
     let mixed = (from ^ to.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -93,7 +94,7 @@ impl Places {
         (word >> bit & 1 == 1).then(|| before + u64::from((word & ((1 << bit) - 1)).count_ones()))
     }
 
-    /// The numbers, ascending.
+    /// Return the numbers of the free chunks, ascending.
     fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         (0..).zip(&self.0).flat_map(|(index, (word, _))| members_of(*word).map(move |bit| index * 64 + bit))
     }
@@ -111,7 +112,7 @@ impl Oldmalloc {
         space.exact(mal, &mut bytes)?;
         let word = |bin: usize, at: usize| u64_at(&bytes, BINMAP + bin * BIN + at);
         let mut balance = linked.balance;
-        // One that was never used leads nowhere.
+        // The links of a bin that was never used are zero.
         for bin in (0..BINS).filter(|bin| word(*bin, HEAD) != 0) {
             balance.add(ring(mal, bin), word(bin, HEAD), word(bin, TAIL));
         }
@@ -155,7 +156,7 @@ impl Oldmalloc {
         Ok(())
     }
 
-    /// The number of what begins at `address`, if that is in a heap.
+    /// Return the number of what begins at `address`, if it is in a heap.
     fn number_from(&self, address: u64) -> Option<u64> {
         let stretch = self.stretch_at(address).filter(|one| (address - one.start) % GRAIN == 0)?;
         Some(stretch.number(address))
@@ -163,7 +164,7 @@ impl Oldmalloc {
 }
 
 impl Cursor {
-    /// Takes one step; whether there is another one.
+    /// Take one step. Return whether there is another one.
     fn goes_on(&mut self, links: &[u64], seen: &mut [u64], wrong: &mut Vec<u64>) -> bool {
         if self.at == self.ring || self.at == 0 {
             return false;

@@ -16,7 +16,7 @@ const OBJECT_AT: u64 = 80;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of a heap; the parts before and after them are `(address, size, what)`.
+/// Unused bytes of a heap. The parts before and after them are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct OldHole {
     pub start: u64,
@@ -25,14 +25,13 @@ pub struct OldHole {
     pub after: Neighbour,
 }
 
-/// Chunks one after the other, [start, end), with what ends them; or a mapping with one chunk at `start`, whose `base` is
-/// where the mapping begins.
+/// A range [start, end) of consecutive chunks; or a mapping with one chunk at `start`, which begins at `base`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     pub(crate) base: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The number of the first chunk that may be there.
+    /// The number of the first place at which a chunk may begin.
     pub(crate) first: u64,
 }
 
@@ -46,7 +45,7 @@ impl Stretch {
     }
 }
 
-/// All chunks of one malloc: heaps, what the dynamic linker gave, and mappings with one each.
+/// All chunks of one malloc: heaps, ranges that the dynamic linker donated, and mappings with one chunk each.
 #[derive(Default)]
 pub struct Oldmalloc {
     pub(crate) stretches: Vec<Stretch>,
@@ -54,7 +53,7 @@ pub struct Oldmalloc {
     pub(super) used: Bits,
     pub(super) numbers: u64,
     pub damage: Vec<Damage>,
-    /// Chunks that are free and in no bin, or the other way round: a thread leaves one so that stands inside of malloc.
+    /// Chunks that are free but in no bin, or the reverse: a thread inside malloc may leave one so.
     pub unbinned: Vec<Damage>,
 }
 
@@ -75,14 +74,14 @@ impl Oldmalloc {
         Cell { number, address: chunk + HEADER, size: end - chunk, end }
     }
 
-    /// The chunk that holds `address`, used or free.
+    /// Return the chunk that holds `address`, used or free.
     fn chunk_at(&self, address: u64) -> Option<Cell> {
         let stretch = self.stretch_at(address)?;
         let number = self.starts.last_at(stretch.number(address)).filter(|number| *number >= stretch.first)?;
         Some(self.cell(stretch, number))
     }
 
-    /// The used block that holds `address`.
+    /// Return the used block that holds `address`.
     #[inline]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         self.chunk_at(address).filter(|cell| cell.address <= address && self.used.get(cell.number))
@@ -105,7 +104,7 @@ impl Oldmalloc {
         bits::members(self.used.words()).map(|number| self.block_of(number))
     }
 
-    /// The chunks of a stretch in order, and whether each is used.
+    /// Return the chunks of a stretch in order, each with whether it is used.
     pub(crate) fn chunks_of<'a>(&'a self, stretch: &'a Stretch) -> impl Iterator<Item = (Cell, bool)> + 'a {
         let last = stretch.first + stretch.numbers();
         let mut next = self.starts.first_from(stretch.first);
@@ -131,13 +130,13 @@ impl Oldmalloc {
             .is_some_and(|cell| address - cell.address <= OBJECT_AT && cell.end - cell.address >= least)
     }
 
-    /// Mappings that go with their one block, if it is in use: [start, end) and the block.
+    /// Return the mappings that are freed with their one block, if it is in use: [start, end) and the block.
     pub(crate) fn wholes(&self) -> impl Iterator<Item = (u64, u64, Tally)> + '_ {
         let mapped = self.stretches.iter().filter(|one| one.base < one.start);
         mapped.map(|one| (one.base, one.end, Tally { count: 1, bytes: one.end - one.start }))
     }
 
-    /// Shows the parts of what begins at `start`, in order; returns where it ends, None where nothing begins there.
+    /// Show the parts of what begins at `start`, in order. Return its end, or None if nothing begins there.
     pub(crate) fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         let stretch = &self.stretches[self.stretches.binary_search_by_key(&start, |one| one.base).ok()?];
         if stretch.base < stretch.start {
@@ -155,14 +154,14 @@ impl Oldmalloc {
     }
 }
 
-/// Answers of their own.
+/// Answers for this malloc alone.
 impl Oldmalloc {
-    /// [start, end) of heaps, of what the dynamic linker gave, and of mappings, ascending.
+    /// Return [start, end) of heaps, of ranges that the dynamic linker donated, and of mappings, ascending.
     pub fn regions(&self) -> Vec<(u64, u64)> {
         self.stretches.iter().map(|one| (one.base, one.end)).collect()
     }
 
-    /// `(size, used chunks, free chunks)` by size with the header.
+    /// Return `(size, used chunks, free chunks)` by size with the header.
     pub fn sizes(&self) -> Vec<(u64, u64, u64)> {
         let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for (cell, used) in self.all() {
@@ -172,19 +171,19 @@ impl Oldmalloc {
         sums.into_iter().map(|(size, (used, free))| (size, used, free)).collect()
     }
 
-    /// What holds `address`: what the program would be given, the size with the header, used or free, where it ends.
+    /// Return the chunk that holds `address`: its user address, its size with the header, used or free, and its end.
     pub fn find(&self, address: u64) -> Option<(u64, u64, &'static str, u64)> {
         let cell = self.chunk_at(address)?;
         Some((cell.address, cell.size, if self.used.get(cell.number) { "used" } else { "free" }, cell.end))
     }
 
-    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes, ascending.
+    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes, ascending.
     pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
         let used = self.all().filter(|(cell, used)| *used && (least..=largest).contains(&cell.size));
         used.map(|(cell, _)| (cell.address, cell.size)).take(most).collect()
     }
 
-    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
     pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
         let mut rows = self.first_used(least, u64::MAX, usize::MAX);
         rows.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
@@ -192,14 +191,14 @@ impl Oldmalloc {
         rows
     }
 
-    /// The chunks that are meant; none is in a cache.
+    /// List the chunks that pass the filter; no chunk counts as cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let is_meant = |used: bool| asked.takes_part(if used { Part::Used } else { Part::Free });
         let meant = self.all().filter(|(cell, used)| is_meant(*used) && asked.takes(cell.size));
         asked.without_arenas(meant.map(|(cell, _)| (cell.address, cell.size)))
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`: a free chunk has no free neighbour.
+    /// Return the free chunks of at least `minimum` bytes as holes: a free chunk has no free neighbour.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<OldHole>> {
         let mut holes = Vec::new();
         for stretch in &self.stretches {

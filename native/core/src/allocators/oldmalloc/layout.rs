@@ -2,11 +2,11 @@
 
 use gdbheap_access::bytes::u64_at;
 
-/// Chunks are multiples of it (`SIZE_ALIGN`), and begin `HEADER` bytes before one.
+/// Sizes of chunks are multiples of this (`SIZE_ALIGN`). Chunks begin `HEADER` bytes before a multiple.
 pub(super) const GRAIN: u64 = 32;
-/// `{size_t psize, csize}`, before what the program is given (`OVERHEAD`).
+/// `{size_t psize, csize}`, before the user address (`OVERHEAD`).
 pub(super) const HEADER: u64 = 16;
-/// In `csize`: the chunk is in use; in `psize`: the one before it is. Chunks with a mapping of their own lack it.
+/// In `csize`: the chunk is in use. In `psize`: the chunk before it is. Chunks with a mapping of their own lack it.
 pub(super) const IN_USE: u64 = 1;
 pub(super) const BINS: usize = 64;
 /// `struct bin {int lock[2]; struct chunk *head, *tail;}`; `mal` begins with `binmap`.
@@ -15,7 +15,7 @@ pub(super) const HEAD: usize = 8;
 pub(super) const TAIL: usize = 16;
 pub(super) const BINMAP: usize = 8;
 pub(super) const MAL: usize = BINMAP + BINS * BIN;
-/// `psize` of a chunk with a mapping of its own that nobody aligned.
+/// The `psize` of a chunk with a mapping of its own, if it was not aligned.
 pub(super) const OF_MAPPING: u64 = 16;
 
 /// The head of a chunk.
@@ -38,19 +38,19 @@ impl Head {
         self.csize & IN_USE != 0
     }
 
-    /// Whether it may be that of a chunk at `at`, below `limit`.
+    /// Return whether this may be the head of a chunk at `at`, below `limit`.
     pub(super) fn fits(self, at: u64, limit: u64) -> bool {
         self.size() > 0 && self.size() % GRAIN == 0 && self.size() < limit.saturating_sub(at)
     }
 
-    /// Whether a heap may begin with it.
+    /// Return whether a heap may begin with this head.
     pub(super) fn begins(self) -> bool {
         self.psize == IN_USE && self.size() > 0 && self.size() % GRAIN == 0
     }
 }
 
-/// The bin that a free chunk of this size belongs into is this one or another, as `bin_index` says: here only where the
-/// list of a bin begins, as a chunk.
+/// Return the address that a bin would have as a chunk of its own list: its `head` and `tail` lie where a chunk has its
+/// links.
 pub(super) fn ring(mal: u64, bin: usize) -> u64 {
     mal + (BINMAP + bin * BIN + HEAD) as u64 - HEADER
 }

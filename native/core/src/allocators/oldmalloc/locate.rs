@@ -1,4 +1,4 @@
-//! Finding `mal` by its 64 bins, whose rings lead back to themselves.
+//! Find `mal` by its 64 bins, whose rings lead back to themselves.
 
 use crate::allocators::oldmalloc::layout::{ring, BIN, BINMAP, BINS, MAL};
 use gdbheap_access::bytes::{u32_at, u64_at};
@@ -8,11 +8,11 @@ use gdbheap_access::work::Watcher;
 
 const HEAD: usize = 8;
 const TAIL: usize = 16;
-/// Behind a chunk's sizes: `next` and `prev`.
+/// Offsets of `next` and `prev` in a chunk, after its sizes.
 const NEXT: u64 = 16;
 const PREV: u64 = 24;
 
-/// Where `mal` is in `ranges` of static data, which must be joined where they touch.
+/// Find `mal` in `ranges` of static data. Adjacent ranges must be joined.
 pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) -> Result<Vec<u64>> {
     let mut found = Vec::new();
     for range in ranges {
@@ -21,14 +21,14 @@ pub fn find_bins(watcher: &dyn Watcher, space: &Space, ranges: &[(u64, u64)]) ->
     Ok(found)
 }
 
-/// The address, if the bins of a `mal` that was used are there: each was never used, or its list begins and ends with itself,
-/// and `binmap` says whether it is not empty. A thread that stands inside of malloc may leave one that does not fit, whose lock
-/// it holds if it is not the only thread.
+/// Return the address if the bins of a used `mal` are there. Each bin was never used, or its list begins and ends with
+/// the bin, and `binmap` says whether it is empty. A thread inside malloc may leave one bin that does not fit; unless
+/// it is the only thread, it holds this bin's lock.
 fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     let (mut filled, mut locked, mut off) = (0, 0, 0);
     for bin in 0..BINS {
         let lock = u32_at(bytes, BINMAP + bin * BIN);
-        // A lock, and how many wait for it.
+        // The two words: a lock, and how many threads wait for it.
         if lock > 1 {
             return None;
         }
@@ -38,7 +38,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
             _ if lock == 1 => locked += 1,
             _ => off += 1,
         }
-        // What is no table at all is seen at once.
+        // Reject early what is not such a table at all.
         if off > 1 {
             return None;
         }
@@ -46,7 +46,7 @@ fn is_mal(space: &Space, address: u64, bytes: &[u8]) -> Option<u64> {
     (filled > locked + off).then_some(address)
 }
 
-/// Whether a bin's list has chunks; None where it does not lead back to the bin.
+/// Return whether a bin's list has chunks; None if the list does not lead back to the bin.
 fn is_filled(space: &Space, address: u64, bytes: &[u8], bin: usize) -> Option<bool> {
     let at = BINMAP + bin * BIN;
     let (head, tail, own) = (u64_at(bytes, at + HEAD), u64_at(bytes, at + TAIL), ring(address, bin));

@@ -1,6 +1,6 @@
-//! Parts of a long heap, walked by all cores. A walk can only begin where a chunk is known to begin; a part begins at the first
-//! address that looks like one. The walk through the whole heap takes over what a part found from the first chunk on that both
-//! have: from there they go the same way.
+//! Parts of a long heap, walked by all cores. A walk can only begin where a chunk is known to begin, so a part begins
+//! at the first address that looks like one. The walk through the whole heap takes over what a part found, from the
+//! first chunk that both have: from there two walks go the same way.
 
 use crate::allocators::oldmalloc::bins::Balance;
 use crate::allocators::oldmalloc::layout::{Head, GRAIN, HEADER, IN_USE};
@@ -13,18 +13,18 @@ use std::collections::VecDeque;
 
 /// Bytes of a part.
 const PART: u64 = 4 << 20;
-/// So many chunks in a row are believed to be some, or as many as there are up to the part's end.
+/// Chunks in a row that prove a part's beginning; fewer suffice if they reach the part's end.
 const ENOUGH: usize = 4;
 
 /// Chunks that follow each other.
 #[derive(Default)]
 pub(super) struct Row {
     pub(super) end: u64,
-    /// Their sizes, with the bit of those in use.
+    /// The chunks' sizes, with the bit of those in use.
     pub(super) sizes: Vec<u64>,
-    /// The word `next` of each free chunk; zero where it cannot be read.
+    /// The word `next` of each free chunk; zero if it cannot be read.
     pub(super) links: Vec<u64>,
-    /// Of all free chunks.
+    /// The balance of the links of all free chunks.
     pub(super) balance: Balance,
 }
 
@@ -33,7 +33,7 @@ impl Row {
         Row { end: start, ..Row::default() }
     }
 
-    /// The chunk with this head.
+    /// Append the chunk with this head.
     pub(super) fn push(&mut self, window: &mut Window<'_>, head: Head) {
         if !head.is_used() {
             let links = window.bytes(self.end + HEADER, 16).map(|bytes| (u64_at(bytes, 0), u64_at(bytes, 8)));
@@ -46,18 +46,19 @@ impl Row {
     }
 }
 
-/// What parts have found, ascending, up to where a walk stands.
+/// What parts have found, ascending, from the place that a walk has reached.
 #[derive(Default)]
 pub(super) struct Parts {
     rows: VecDeque<(u64, Row)>,
-    /// Of the first row, the chunk at or behind that place, and its number among all and among free ones.
+    /// The first chunk of the first row at or after that place: its address, its index among the chunks, and the index
+    /// of the next free chunk's link.
     at: u64,
     chunk: usize,
     link: usize,
 }
 
 impl Parts {
-    /// Those of [start, end) of a heap that may reach to `limit`; none of a short one.
+    /// Walk the parts of [start, end) of a heap that may reach to `limit`; no parts for a short range.
     pub(super) fn find(watcher: &dyn Watcher, space: &Space, start: u64, end: u64, limit: u64) -> Result<Parts> {
         let (mut jobs, mut at) = (Vec::new(), start);
         while let Some(next) = space.next_backed(at).filter(|next| *next < end) {
@@ -77,7 +78,7 @@ impl Parts {
         Ok(Parts { at: rows.first().map_or(0, |(first, _)| *first), rows: rows.into(), chunk: 0, link: 0 })
     }
 
-    /// What a part has from the chunk at `address` on, if that is one of its chunks.
+    /// Return what a part found from the chunk at `address` on, if it has this chunk.
     pub(super) fn take(&mut self, address: u64) -> Option<Row> {
         while let Some((_, part)) = self.rows.front() {
             while self.at < address && self.chunk < part.sizes.len() {
@@ -107,7 +108,7 @@ impl Parts {
     }
 }
 
-/// The chunks that begin in [from, to), and where the first of them does.
+/// Return the chunks that begin in [from, to), and the address of the first one.
 fn part(window: &mut Window<'_>, from: u64, to: u64, limit: u64) -> Option<(u64, Row)> {
     (from.next_multiple_of(GRAIN)..to).step_by(GRAIN as usize).find_map(|grain| {
         let row = row(window, grain + HEADER, to, limit);
@@ -115,7 +116,7 @@ fn part(window: &mut Window<'_>, from: u64, to: u64, limit: u64) -> Option<(u64,
     })
 }
 
-/// The chunks from `first` on up to `to`, or to the first that is none or does not fit the one before it.
+/// Return the chunks from `first` up to `to`, or up to the first place without a chunk that fits the one before it.
 fn row(window: &mut Window<'_>, first: u64, to: u64, limit: u64) -> Row {
     let (mut row, mut before) = (Row::from(first), None);
     while row.end < to {

@@ -1,4 +1,4 @@
-//! Reading all chunks of musl's malloc before 1.2.1: heaps are found by how they begin and how they are tiled.
+//! Read all chunks of musl's malloc before 1.2.1. Heaps are found by their beginning and by consecutive chunks.
 
 use crate::allocators::damage::{hex, Damage, ABSENT, READABLE};
 use crate::allocators::oldmalloc::bins::{Linked, MAX_DAMAGE};
@@ -11,14 +11,15 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::{Steps, Watcher};
 
-/// So many chunks in a row make a heap, also where the next one is damaged.
+/// Chunks in a row that prove a heap even if the next one is damaged.
 const ENOUGH: usize = 8;
-/// Chunks of a heap that is walked in parts, and how far ahead of it these are looked for.
+/// The number of chunks after which a heap is walked in parts, and how far ahead of it, in multiples of what was
+/// walked, parts are looked for.
 const STEPS: usize = 1 << 16;
 const AHEAD: u64 = 8;
 
-/// Where chunks may be: private anonymous memory that nobody else owns, and the static data of modules, joined where they
-/// touch.
+/// Where chunks may be: private anonymous memory without another owner, and the static data of modules, with adjacent
+/// ranges joined.
 pub struct Given<'a> {
     pub anonymous: &'a [(u64, u64)],
     pub data: &'a [(u64, u64)],
@@ -33,7 +34,7 @@ struct Tiled {
     damage: Vec<Damage>,
 }
 
-/// Reads all chunks; `mal` must have been found before. An error where there is no memory for so many.
+/// Read all chunks; `mal` must have been found before. Fails if memory does not suffice for so many.
 pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Given<'_>) -> Result<Oldmalloc> {
     let mut found: Vec<(u64, Tiled)> = Vec::new();
     for range in given.anonymous {
@@ -53,7 +54,7 @@ pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Gi
     Ok(all)
 }
 
-/// Heaps and mappings of one chunk, which begin with a page.
+/// Find heaps and mappings of one chunk, which begin at a page's start.
 fn find_heaps(
     watcher: &dyn Watcher,
     space: &Space,
@@ -86,7 +87,8 @@ fn find_heaps(
     Ok(())
 }
 
-/// What the dynamic linker gave of a module's data: there it may begin anywhere, and only what is tiled to its end is one.
+/// Find ranges of a module's data that the dynamic linker donated. One may begin anywhere, so it counts only if its
+/// chunks lead to its end.
 fn find_given(
     watcher: &dyn Watcher,
     space: &Space,
@@ -115,7 +117,7 @@ fn find_given(
     Ok(())
 }
 
-/// Follows chunks to what ends them. None where there is no heap.
+/// Follow chunks to the mark that ends them. None if there is no heap.
 fn tile(
     space: &Space,
     window: &mut Window<'_>,
@@ -129,7 +131,7 @@ fn tile(
     for step in 0.. {
         steps.take()?;
         if step >= STEPS && row.end >= sought {
-            // As far as is in proportion to what was walked: many short heaps may lie in one range.
+            // Look ahead in proportion to what was walked: many short heaps may lie in one range.
             sought = limit.min(row.end.saturating_add(AHEAD.saturating_mul(row.end - start)));
             parts = Parts::find(steps.watcher, space, row.end, sought, limit)?;
         }
@@ -172,14 +174,15 @@ fn tile(
     Ok((found.whole || chunks >= ENOUGH).then_some(found))
 }
 
-/// Whether a page begins with the head of a chunk that has a mapping of its own.
+/// Return whether a page begins with the head of a chunk that has a mapping of its own.
 fn is_mapping(head: Head, at: u64, high: u64, page: u64) -> bool {
     let size = head.csize.checked_add(HEADER);
     let fits = |size: u64| size % page == 0 && size <= high - at;
     head.psize == OF_MAPPING && head.csize > HEADER && !head.is_used() && size.is_some_and(fits)
 }
 
-/// The chunk of a mapping. Where it was aligned the old head stays, and the living one says how far from it it is.
+/// Return the chunk of a mapping. If it was aligned, the old head is still there, and the chunk's head has its distance
+/// from it.
 fn mapping(window: &mut Window<'_>, base: u64, size: u64) -> Tiled {
     let mut start = base + HEADER;
     for shift in 5..u64::BITS - 1 {
@@ -204,7 +207,8 @@ impl Tiled {
 }
 
 impl Oldmalloc {
-    /// Room for as many of these as there is memory for: pages of it are there once a chunk is.
+    /// Reserve numbers for as many of the chunks as memory suffices for. Pages of it become resident only once a chunk
+    /// is recorded.
     fn with_room(all: &[(u64, Tiled)]) -> Oldmalloc {
         let of = |tiled: &Tiled| Stretch { base: 0, start: tiled.start, end: tiled.end, first: 0 }.numbers();
         let sum = |sum: u64, (_, tiled): &(u64, Tiled)| {

@@ -1,4 +1,4 @@
-//! Finding pymalloc: the heads of its lists of pools, its tables of arenas.
+//! Find pymalloc: the heads of its lists of pools, and its tables of arenas.
 
 use crate::allocators::pymalloc::pools::HEADER;
 use gdbheap_access::bytes::{range_at, u32_at, u64_at};
@@ -8,8 +8,8 @@ use gdbheap_access::memory::words::Words;
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// Heads of the lists of pools that lie in the ranges: `{usedpools: lists that end at its heads}`. A pool that is the last
-/// of its list points to the head, 16 bytes before the pair of its size class. Looks at the pools' headers only.
+/// Find the heads of the lists of pools in ranges: `{usedpools: lists that end at its heads}`. The last pool of a list
+/// points to the head, 16 bytes before the pair of its size class. Reads the pools' headers only.
 pub fn find_list_ends(
     watcher: &dyn Watcher,
     space: &Space,
@@ -50,8 +50,8 @@ pub fn find_list_ends(
 
 const HEADERS_AT_ONCE: usize = 4 << 10;
 
-/// Where `usedpools` is by the pool at `address`, if that is one in use and the last of its list: what it points to is
-/// no pool. (A head that lies where one could be is one of many.)
+/// Return the address of `usedpools` by the pool at `address`, if the pool is in use and the last of its list: its
+/// `nextpool` does not point to a pool. (Skip a head that lies where a pool could be; there are many other heads.)
 fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignment: u64) -> Option<u64> {
     let (used, next) = (u32_at(header, 0), u64_at(header, 16));
     let (class, carved, furthest) = (u64::from(u32_at(header, 36)), u32_at(header, 40), u32_at(header, 44));
@@ -63,8 +63,8 @@ fn ended_list(space: &Space, address: u64, header: &[u8], pool_size: u64, alignm
     (next + 16).checked_sub(16 * class)
 }
 
-/// Addresses of words in [start, end) that point to a table of `struct arena_object` (48 bytes each) which fits every
-/// sample `(pool address, arenaindex)`; `homes` are the ranges in which the table may lie, ascending.
+/// Return `(address, table)` of words in [start, end) that point to a table of `struct arena_object` (48 bytes each)
+/// which fits every sample `(pool address, arenaindex)`. `homes` are the ranges in which the table may lie, ascending.
 pub fn find_arena_tables(
     space: &Space,
     (start, end): (u64, u64),
@@ -90,7 +90,7 @@ pub fn find_arena_tables(
     candidates
 }
 
-/// Of the candidates `(address, table)` those whose entry `index` is an arena with `pool` among its carved pools.
+/// Return the candidates `(address, table)` whose entry `index` is an arena with `pool` among its carved pools.
 fn fitting_tables(
     space: &Space,
     candidates: Vec<(u64, u64)>,
@@ -114,5 +114,5 @@ fn fitting_tables(
     kept.filter(|((_, entry), good)| *good && fits(entry)).map(|((candidate, _), _)| candidate).collect()
 }
 
-/// The part of `struct arena_object` that is looked at.
+/// The bytes of `struct arena_object` that are read.
 const ENTRY: usize = 24;

@@ -1,4 +1,4 @@
-//! CPython's pymalloc: arenas, their pools, and which of the blocks in these are used.
+//! CPython's pymalloc: arenas, their pools, and which blocks of these are in use.
 
 pub(crate) mod locate;
 pub(crate) mod occupancy;

@@ -1,4 +1,4 @@
-//! How full pymalloc's arenas are, by size class: from the headers of the pools alone.
+//! How full pymalloc's arenas are, by size class. Only the headers of the pools are read.
 
 use crate::allocators::part::Part;
 use crate::allocators::pymalloc::pools::{Arena, Pools};
@@ -7,16 +7,16 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Watcher;
 use std::collections::BTreeMap;
 
-/// What one size class has in an arena.
+/// The blocks of one size class in an arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     pub block_size: u64,
-    /// Pools that hold blocks.
+    /// Pools that contain blocks.
     pub pools: u64,
     pub used: u64,
 }
 
-/// An arena that holds blocks.
+/// An arena that contains blocks.
 #[derive(Clone, Debug)]
 pub struct Occupied {
     pub number: u32,
@@ -31,7 +31,7 @@ pub struct Spread {
     pub block_size: u64,
     /// Arenas in which it has blocks.
     pub arenas: u64,
-    /// Arenas in which nothing else has blocks, and its blocks in these.
+    /// Arenas in which no other class has blocks, and the blocks in these.
     pub alone: u64,
     pub blocks_alone: u64,
 }
@@ -54,8 +54,8 @@ fn shares(pools: &Pools, arena: &Arena) -> Vec<Share> {
     classes.into_iter().map(share).collect()
 }
 
-/// How the blocks of each size class are spread over arenas; how many arenas are filled to each of `percents`,
-/// ascending; and the `most` arenas with the fewest used bytes.
+/// Return how the blocks of each size class are spread over arenas, how many arenas are filled to each of `percents`
+/// (ascending), and the `most` arenas with the fewest used bytes.
 pub fn occupancy(
     watcher: &dyn Watcher,
     pools: &Pools,
@@ -97,7 +97,7 @@ pub fn occupancy(
     Ok((spread.into_values().collect(), fill, emptiest))
 }
 
-/// The first `most` used blocks of the arena at `address`: `(block, size)`.
+/// Return the first `most` used blocks of the arena at `address`, as `(block, size)`.
 pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let Some(arena) = pools.arenas.iter().find(|arena| arena.address == address) else { return found };

@@ -1,4 +1,4 @@
-//! An arena part by part, and its unused bytes.
+//! The parts of an arena, and its unused bytes.
 
 use crate::allocators::block::{GroupBits, MAX_IN_GROUP};
 use crate::allocators::part::Part;
@@ -9,7 +9,7 @@ use gdbheap_access::work::Watcher;
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// Unused bytes of an arena; the blocks before and after them are `(address, size, what)`.
+/// Unused bytes of an arena. The blocks before and after them are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolHole {
     pub start: u64,
@@ -21,8 +21,8 @@ pub struct PoolHole {
 }
 
 impl Pools {
-    /// The block that holds `address`: `(block address, size, state)`; None outside every arena. The state is used,
-    /// free, `pool header`, `free pool` or `padding`.
+    /// Return what contains `address` as `(address, size, state)`; None outside every arena. The state is used, free,
+    /// `pool header`, `free pool` or `padding`.
     pub fn find(&self, space: &Space, address: u64) -> Option<(u64, u64, &'static str)> {
         let arena = self.arena_at(address)?;
         let Some(ordinal) = self.pool_at(address) else {
@@ -37,8 +37,8 @@ impl Pools {
         self.find_in(space, pool, address)
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`: free pools together, free blocks of one pool
-    /// together.
+    /// Return maximal runs of unused bytes of at least `minimum`. Adjacent free pools are joined, and so are adjacent
+    /// free blocks of one pool.
     pub fn holes(&self, watcher: &dyn Watcher, space: &Space, minimum: u64) -> Result<Vec<PoolHole>> {
         let mut holes = Vec::new();
         for (place, arena) in self.arenas.iter().enumerate() {
@@ -68,7 +68,7 @@ impl Pools {
         Some((pool.address + HEADER + number * size, size, if is_free { "free" } else { "used" }))
     }
 
-    /// Shows the parts of an arena in order: used, free, free pools, headers, padding.
+    /// Show the parts of an arena in order: used, free, free pools, headers, padding.
     pub(crate) fn parts_of_arena(&self, space: &Space, arena: &Arena, mut visit: impl FnMut(u64, u64, Part)) {
         let first = self.first_pool_address(arena).min(arena.end);
         if arena.address < first {
@@ -126,7 +126,7 @@ impl Pools {
     }
 
     fn holes_of_arena(&self, space: &Space, arena: &Arena, minimum: u64, holes: &mut Vec<PoolHole>) {
-        // The run that is open, and what stood before it.
+        // The current run of free bytes, and what stood before it.
         let mut open: Option<(u64, u64)> = None;
         let mut before: Neighbour = None;
         let mut close = |open: Option<(u64, u64)>, before: Neighbour, after: Neighbour| {
@@ -146,7 +146,7 @@ impl Pools {
         close(open, before, None);
     }
 
-    /// The single block of a run of used ones that touches a hole.
+    /// Return the block of a run of used blocks that touches a hole.
     fn edge(&self, start: u64, end: u64, part: Part, address: u64) -> (u64, u64, &'static str) {
         match (part, self.block_at(address)) {
             (Part::Used, Some(block)) => (block.address, block.size, word(part)),
@@ -155,7 +155,7 @@ impl Pools {
     }
 }
 
-/// What a part is called here.
+/// Return pymalloc's name for a part.
 fn word(part: Part) -> &'static str {
     match part {
         Part::Header => "pool header",

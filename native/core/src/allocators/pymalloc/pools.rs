@@ -27,7 +27,7 @@ pub(crate) struct Pool {
     pub(crate) arena: u32,
 }
 
-/// The blocks of a pool in use that were handed out at least once: their size, how many there are, the first one's number.
+/// The blocks of a used pool that were handed out at least once: their size, count, and the first one's number.
 pub(crate) struct Carved {
     pub(crate) size: u64,
     pub(crate) count: u64,
@@ -50,9 +50,9 @@ pub struct Pools {
     pub(crate) arenas: Vec<Arena>,
     pub(crate) pool_size: u64,
     pub(crate) alignment: u64,
-    /// What is wrong in the headers.
+    /// Damage in the headers.
     pub damage: Vec<Damage>,
-    /// For each MiB from the first arena on: the first arena that ends after its start.
+    /// For each MiB from the first arena on: the index of the first arena that ends after its start.
     by_mib: Vec<u32>,
     brief: Vec<Brief>,
     /// How many words of 64 bits the blocks take.
@@ -62,14 +62,14 @@ pub struct Pools {
 /// What a look-up needs of a pool, in a sixth of the memory.
 #[derive(Clone, Copy)]
 struct Brief {
-    /// Its size class plus one and, above 8 bits, `nextoffset`; 0 for a free one.
+    /// The size class plus one in the low 8 bits and `nextoffset` above; 0 for a free pool.
     shape: u32,
-    /// The number of its first block, in words of 64: blocks are numbered without large gaps, as they are noted in bits.
+    /// The number of its first block divided by 64. Numbers have no large gaps, because blocks are marked in bit sets.
     first: u32,
 }
 
 const MIB: u64 = 1 << 20;
-/// Arenas further apart than this are searched for, not looked up.
+/// Arenas farther from the first one than this many MiB are searched for, not looked up.
 const MAX_MIB: u64 = 1 << 22;
 
 impl Pool {
@@ -77,7 +77,7 @@ impl Pool {
         (u64::from(self.size_class) + 1) * alignment
     }
 
-    /// Blocks that were handed out at least once.
+    /// Return how many blocks were handed out at least once.
     pub(crate) fn carved(&self, alignment: u64) -> u32 {
         (u64::from(self.next_offset).saturating_sub(HEADER) / self.block_size(alignment)) as u32
     }
@@ -102,7 +102,7 @@ impl Pools {
         ((self.pool_size - HEADER) / pool.block_size(self.alignment)) as u32
     }
 
-    /// The pool that holds `address`, by its ordinal.
+    /// Return the index of the pool that holds `address`.
     #[inline]
     pub(crate) fn pool_at(&self, address: u64) -> Option<usize> {
         let arena = self.arena_at(address)?;
@@ -121,7 +121,7 @@ impl Pools {
             Some(place) => *place as usize,
             None => self.arenas.partition_point(|arena| arena.end <= address),
         };
-        // Arenas may be smaller than a MiB: at most a few end inside the one of `address`.
+        // Arenas may be smaller than a MiB: at most a few end inside the MiB of `address`.
         while self.arenas.get(place).is_some_and(|arena| arena.end <= address) {
             place += 1;
         }
@@ -148,7 +148,8 @@ impl Pools {
         }
     }
 
-    /// The block that holds `address`, if it was handed out at least once. None in headers, tails and free pools.
+    /// Return the block that holds `address`, if it was handed out at least once. None in headers, tails and free
+    /// pools.
     #[inline(always)]
     pub(crate) fn block_at(&self, address: u64) -> Option<Cell> {
         let ordinal = self.pool_at(address)?;
@@ -160,14 +161,14 @@ impl Pools {
         if shape == 0 {
             return None;
         }
-        // Both are small: 32-bit division is several times faster.
+        // Both are small, and 32-bit division is several times faster.
         let place = u64::from(offset as u32 / size as u32);
         let number = u64::from(first) * 64 + place;
         let handed_out = HEADER + (place + 1) * size <= u64::from(shape >> 8);
         handed_out.then(|| Cell::plain(number, pool + HEADER + place * size, size))
     }
 
-    /// The pools in use, by their ordinals.
+    /// Return the pools in use, with their indices.
     pub(crate) fn groups(&self) -> impl Iterator<Item = (usize, Carved)> + '_ {
         let carved = |(place, pool): (usize, &Pool)| {
             let (size, count) = (pool.block_size(self.alignment), u64::from(pool.carved(self.alignment)));
@@ -176,7 +177,7 @@ impl Pools {
         self.pools.iter().enumerate().filter(|(_, pool)| !pool.is_free()).map(carved)
     }
 
-    /// The used blocks of an arena.
+    /// Return the count and bytes of used blocks of an arena.
     pub(crate) fn used_of(&self, arena: &Arena) -> Tally {
         let mut sum = Tally::default();
         let pools = self.pools_of(arena).iter();
@@ -184,7 +185,8 @@ impl Pools {
         sum
     }
 
-    /// Shows the used blocks of a pool, each with its address; what cannot be read is zeros. `bytes` is scratch.
+    /// Show each used block of a pool as its address and bytes; unreadable bytes are zeros. `bytes` is a scratch
+    /// buffer.
     pub(crate) fn show_used(&self, space: &Space, pool: &Pool, bytes: &mut Vec<u8>, mut show: impl FnMut(u64, &[u8])) {
         bytes.resize(self.pool_size as usize, 0);
         let got = space.fill(pool.address, bytes);
@@ -196,18 +198,18 @@ impl Pools {
         }
     }
 
-    /// The numbers of blocks are below this.
+    /// Return a number above those of all blocks.
     pub(crate) fn block_numbers(&self) -> u64 {
         u64::from(self.words) * 64
     }
 
-    /// The number of a pool's first block, a multiple of 64.
+    /// Return the number of a pool's first block, a multiple of 64.
     #[inline]
     pub(crate) fn first_block(&self, ordinal: usize) -> u64 {
         u64::from(self.brief[ordinal].first) * 64
     }
 
-    /// The block of a number.
+    /// Return the block with a number.
     pub(crate) fn block_of(&self, number: u64) -> Cell {
         // Free pools before a pool have the same first number.
         let ordinal = self.brief.partition_point(|brief| u64::from(brief.first) * 64 <= number) - 1;
@@ -216,7 +218,7 @@ impl Pools {
         Cell::plain(number, pool.address + HEADER + (number - self.first_block(ordinal)) * size, size)
     }
 
-    /// The blocks of a pool that are in use.
+    /// Return the used blocks of a pool whose bytes are `bytes`.
     #[inline]
     pub(crate) fn used_blocks(&self, pool: &Pool, bytes: &[u8]) -> GroupBits {
         let carved = pool.carved(self.alignment);
@@ -234,8 +236,8 @@ impl Pools {
         bits
     }
 
-    /// Marks the free blocks of a pool whose bytes are `bytes`; those that were never handed out are not among them.
-    /// False if the chain leaves the pool or its count is off.
+    /// Mark the free blocks of a pool whose bytes are `bytes`, except those that were never handed out. Return false if
+    /// the chain leaves the pool or its length is wrong.
     pub(crate) fn free_blocks(&self, pool: &Pool, bytes: &[u8], free: &mut GroupBits) -> bool {
         *free = [0; MAX_IN_GROUP / 64];
         let (size, carved) = (pool.block_size(self.alignment), pool.carved(self.alignment));
@@ -270,7 +272,7 @@ fn parse(bytes: &[u8], address: u64) -> Pool {
     }
 }
 
-/// What is wrong with a pool in use, if anything: `(what, expected, found)`.
+/// Return what is wrong with a used pool, if anything: `(what, expected, found)`.
 fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(&'static str, String, String)> {
     if pool.is_free() {
         return None;
@@ -292,18 +294,18 @@ fn fault_of(pool: &Pool, index: u32, pool_size: u64, alignment: u64) -> Option<(
 /// An arena as its table describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaRow {
-    /// What it is called: interpreters may have tables of their own.
+    /// Its number among all arenas: interpreters may have tables of their own.
     pub number: u32,
     /// Its index in its table, which its pools repeat.
     pub index: u32,
     pub address: u64,
-    /// Up to where pools were carved (`pool_address`).
+    /// The address up to which pools were carved (`pool_address`).
     pub carved: u64,
     pub size: u64,
 }
 
-/// Reads the headers of every pool. `arenas`: in any order. An error for a size of pools, or of units of blocks, that no
-/// pymalloc has had.
+/// Read the headers of every pool. `arenas` may be in any order. Fails for a pool size or an alignment that no pymalloc
+/// has had.
 pub fn read_pools(
     watcher: &dyn Watcher,
     space: &Space,
@@ -337,7 +339,7 @@ impl Pools {
         Pools { pools, arenas, pool_size, alignment, damage, by_mib, brief, words: 0 }
     }
 
-    /// Adds the arenas of another part, all of which lie after the ones here unless the target is damaged.
+    /// Add the arenas of another part. All of them lie after the present ones unless the target is damaged.
     fn append(&mut self, part: Pools) {
         let before = self.pools.len();
         if let (Some(last), Some(first)) = (self.arenas.last(), part.arenas.first()) {
@@ -413,7 +415,7 @@ impl Pools {
 }
 
 impl Pools {
-    /// `(block size, pools, used blocks, free blocks)` of each size class that has pools, by size.
+    /// Return `(block size, pools, used blocks, free blocks)` of each size class that has pools, by size.
     pub fn classes(&self) -> Vec<(u64, u64, u64, u64)> {
         let mut rows = vec![(0u64, 0u64, 0u64, 0u64); (512 / self.alignment) as usize];
         for pool in self.pools.iter().filter(|pool| !pool.is_free()) {
@@ -426,22 +428,22 @@ impl Pools {
         rows.into_iter().filter(|row| row.1 > 0).collect()
     }
 
-    /// `(address, end)` of every arena, by address.
+    /// Return `(address, end)` of every arena, by address.
     pub fn arena_ranges(&self) -> Vec<(u64, u64)> {
         self.arenas.iter().map(|arena| (arena.address, arena.end)).collect()
     }
 
-    /// Every arena's number, and its used blocks, by address.
+    /// Return every arena's number and its used blocks, by address.
     pub fn used_of_arenas(&self) -> Vec<(u32, Tally)> {
         self.arenas.iter().map(|arena| (arena.number, self.used_of(arena))).collect()
     }
 
-    /// How many pools there are.
+    /// Return the number of pools.
     pub fn pool_count(&self) -> usize {
         self.pools.len()
     }
 
-    /// At most `most` pools whose free chain or count does not fit. Reads every pool that has free blocks.
+    /// Return at most `most` pools whose free chain or count is wrong. Reads every pool that has free blocks.
     pub fn verify(&self, watcher: &dyn Watcher, space: &Space, most: usize) -> Result<Vec<Damage>> {
         let mut found = Vec::new();
         let mut bytes = vec![0; self.pool_size as usize];

@@ -1,9 +1,9 @@
-//! The memory of tcmalloc as stretches without a gap.
+//! tcmalloc's memory as areas without gaps.
 
 /// What a piece of memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Blocks, or a single one.
+    /// Several blocks, or a single one.
     Blocks,
     Free,
     Returned,
@@ -20,7 +20,7 @@ pub(crate) struct Piece {
     pub(crate) root: u32,
 }
 
-/// [start, end) without a gap, of the tcmalloc with this number.
+/// A range [start, end) without gaps, of the tcmalloc with the number `root`.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     pub start: u64,
@@ -30,14 +30,14 @@ pub struct Area {
     last: usize,
 }
 
-/// All pieces, ascending and disjoint, and the areas that they make.
+/// All pieces, ascending and disjoint, and the areas that they form.
 pub(crate) struct Areas {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) areas: Vec<Area>,
 }
 
 impl Areas {
-    /// Of two pieces that claim the same bytes the first one has them, with all that it says.
+    /// Join pieces into areas. If two pieces claim the same bytes, the second one is dropped.
     pub(crate) fn of(mut all: Vec<Piece>) -> Areas {
         all.sort_by_key(|piece| piece.start);
         let (mut pieces, mut areas): (Vec<Piece>, Vec<Area>) = (Vec::with_capacity(all.len()), Vec::new());
@@ -61,13 +61,13 @@ impl Areas {
         Areas { pieces, areas }
     }
 
-    /// The piece that has `address`.
+    /// Return the piece that contains `address`.
     pub(crate) fn piece_at(&self, address: u64) -> Option<&Piece> {
         let place = self.pieces.partition_point(|piece| piece.end <= address);
         self.pieces.get(place).filter(|piece| piece.start <= address)
     }
 
-    /// Where spans of blocks begin, ascending.
+    /// Return the starts of the spans with blocks, ascending.
     pub(crate) fn with_blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.pieces.iter().filter(|piece| piece.of == Use::Blocks).map(|piece| piece.start)
     }

@@ -1,10 +1,10 @@
-//! Where free blocks wait beside their spans: in the central lists' transfer caches, and in threads' caches.
+//! Find free blocks outside their spans: in the transfer caches of the central lists, and in threads' caches.
 //!
-//! A central list (`CentralFreeList`, central_freelist.h) is `i32 lock@0, u64 class@8, two headers of lists of spans, u64
-//! num_spans, counter, {void *head, *tail} tc_slots[64]@128, i32 used_slots@1152`, and they lie one behind the other by class.
-//! A thread's cache (`ThreadCache`, thread_cache.h) begins with a list for each class, `{void *list@0, u32 length@8, lowater,
-//! max_length, length_overages, i32 size@24}`; behind these are its links `next, prev` to those of other threads. So no
-//! thread-local storage has to be found.
+//! A central list (`CentralFreeList`, central_freelist.h) is `i32 lock@0, u64 class@8, two headers of lists of spans,
+//! u64 num_spans, counter, {void *head, *tail} tc_slots[64]@128, i32 used_slots@1152`. The lists are consecutive, by
+//! class. A thread's cache (`ThreadCache`, thread_cache.h) begins with a list for each class, `{void *list@0, u32
+//! length@8, lowater, max_length, length_overages, i32 size@24}`. After these are its links `next, prev` to the caches
+//! of other threads. So no thread-local storage has to be found.
 
 use crate::allocators::tcmalloc::chains::{Chain, Listed};
 use crate::allocators::tcmalloc::layout::{ALIGNMENT, MAX_CLASSES};
@@ -19,17 +19,17 @@ const SLOTS_AT: usize = 128;
 const SLOTS: usize = 64;
 const USED_SLOTS_AT: usize = SLOTS_AT + 16 * SLOTS;
 const CENTRAL_BYTES: usize = USED_SLOTS_AT + 12;
-/// How far apart central lists may lie, and what that is a multiple of.
+/// Possible distances of central lists, which are multiples of LINE.
 const STRIDES: std::ops::Range<usize> = CENTRAL_BYTES..2048;
 const LINE: usize = 64;
 const LIST: usize = 32;
-/// So far behind the lists the links are at most, where there are as many lists as can be.
+/// The links are at most this many bytes after the lists, even with the most lists.
 const LINKS: usize = 512;
 const CACHE_BYTES: usize = LIST * MAX_CLASSES + LINKS;
 const MAX_CACHES: usize = 1 << 16;
 
-/// What waits outside of spans: how many caches of threads there are and where, the chains of all, and how many locks of
-/// central lists are held.
+/// Free blocks outside spans: the addresses of threads' caches, the chains of all caches, and how many locks of central
+/// lists are held.
 #[derive(Default)]
 pub(crate) struct Waiting {
     pub(crate) has_central: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Waiting {
     pub(crate) locked: u64,
 }
 
-/// All that waits, by the static data of a module (`data`, each range with where it begins), for classes of these `sizes`.
+/// Find all caches by the static data of a module (`data`: each range's start and bytes), for classes of these `sizes`.
 pub(crate) fn waiting(
     watcher: &dyn Watcher,
     space: &Space,
@@ -60,7 +60,7 @@ pub(crate) fn waiting(
     Ok(found)
 }
 
-/// Where the list of class 0 lies, and how far the lists lie apart.
+/// Return the offset of the list of class 0, and the distance of the lists.
 fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     let class = |at: usize| u64_at(bytes, at + CLASS_AT);
     for at in (0..bytes.len().saturating_sub(CENTRAL_BYTES * classes)).step_by(ALIGNMENT as usize) {
@@ -84,7 +84,7 @@ fn central_lists(bytes: &[u8], classes: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// `bytes`: those from the list of class 0 on, which is at `start`.
+/// Add the chains of the central lists. `bytes` begin with the list of class 0, at address `start`.
 fn add_central((start, bytes): (u64, &[u8]), stride: usize, classes: usize, found: &mut Waiting) {
     for class in 1..classes {
         let list = &bytes[class * stride..];
@@ -108,8 +108,8 @@ struct Caches<'a> {
 }
 
 impl Caches<'_> {
-    /// The addresses of all caches. Static data leads to one at least; links, of which both ends agree, lead from one to the
-    /// next. Where they lie follows from whom they lead to.
+    /// Return the addresses of all caches. Static data points to at least one; links, checked at both ends, lead from
+    /// one to the next. The offset of the links is the one that leads to the most caches.
     fn all(&mut self, data: &[(u64, Vec<u8>)]) -> Result<BTreeSet<u64>> {
         let mut first = BTreeSet::new();
         for word in data.iter().flat_map(|(_, bytes)| bytes.chunks_exact(8)).map(|word| u64_at(word, 0)) {
@@ -127,12 +127,12 @@ impl Caches<'_> {
         if best.len() > 1 {
             return Ok(best);
         }
-        // A single one has no links; of those that are gone nothing is left.
+        // A single cache has no links. Caches whose threads are gone are empty.
         first.retain(|at| lengths(&self.known[at], self.sizes.len()) > 0);
         Ok(first)
     }
 
-    /// Those that are linked to one of the first ones, if links lie there.
+    /// Return the caches that are linked with one of the first ones, if the links have this offset.
     fn linked(&mut self, first: &BTreeSet<u64>, link: usize) -> Result<BTreeSet<u64>> {
         let mut found = BTreeSet::new();
         let mut open: Vec<u64> = first.iter().copied().collect();
@@ -149,7 +149,7 @@ impl Caches<'_> {
         Ok(found)
     }
 
-    /// The bytes of the cache at an address; None where each list's blocks do not have the size of its class.
+    /// Return the bytes of the cache at an address; None unless each list's blocks have the size of its class.
     fn read(&mut self, at: u64) -> Result<Option<&[u8]>> {
         if at % ALIGNMENT != 0 || range_at(self.anonymous, at).is_none() {
             return Ok(None);
@@ -175,12 +175,12 @@ fn has_sizes(bytes: &[u8], sizes: &[u64]) -> bool {
     (1..sizes.len()).all(|class| u64::from(u32_at(bytes, LIST * class + 24)) == sizes[class])
 }
 
-/// How many blocks the lists of a cache have together.
+/// Return how many blocks the lists of a cache have together.
 fn lengths(bytes: &[u8], classes: usize) -> u64 {
     (1..classes).map(|class| u64::from(u32_at(bytes, LIST * class + 8))).sum()
 }
 
-/// The lists of the cache at an address.
+/// Add the lists of the cache at an address.
 fn add_cache(cache: u64, bytes: &[u8], classes: usize, chains: &mut Vec<Chain>) {
     for class in 1..classes {
         let (head, length) = (u64_at(bytes, LIST * class), u64::from(u32_at(bytes, LIST * class + 8)));

@@ -1,4 +1,4 @@
-//! Free blocks in chains: each one's first word leads to the next.
+//! Free blocks in chains: the first word of each points to the next.
 
 use crate::allocators::damage::{hex, Damage};
 use gdbheap_access::bytes::u64_at;
@@ -7,29 +7,29 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::Control;
 
 const LINK: usize = 8;
-/// What a block is that was freed twice.
+/// The description of a block that was freed twice.
 pub(crate) const FREED: &str = "block in lists of free blocks";
 
-/// Where a free block waits.
+/// The kind of list that a free block is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     Transfer,
     ThreadCache,
 }
 
-/// What a word of a chain leads to.
+/// What a link of a chain points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// A block of the class that no chain had so far.
+    /// A block of the class that was in no chain so far.
     New,
-    /// One that is free already: in a chain, or in its span.
+    /// A block that is already free, in a chain or in its span.
     Again,
-    /// No block of the class.
+    /// Not a block of the class.
     Astray,
 }
 
-/// Blocks of one class from `head` on, which stands at `at`, up to a 0; what is said of them elsewhere: the last one, and how
-/// many they are.
+/// A chain of blocks of one class, from `head` to a 0; `at` is the address of the head. `last` and `length` are the
+/// last block and the count, if the list records them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chain {
     pub(crate) at: u64,
@@ -48,8 +48,8 @@ struct Followed {
     count: u64,
 }
 
-/// Follows chains, all of them one step after the other, as each step takes a read: shows each block, whose answer tells
-/// what it is. Returns of each chain that is not as it says of itself where that shows.
+/// Follow chains, all of them one step at a time, because each step waits for a read. Each block is shown; the answer
+/// of `show` says what it is. Return for each chain that is broken where it breaks.
 pub(crate) fn follow(
     space: &Space,
     control: &Control<'_>,
@@ -72,7 +72,7 @@ pub(crate) fn follow(
         bytes.resize(places.len() * LINK, 0);
         let good = space.many(&places, LINK, &mut bytes);
         for ((one, is_there), link) in open.iter_mut().zip(good).zip(bytes.chunks_exact(LINK)) {
-            // What cannot be read leads nowhere, and to no block.
+            // An unreadable link becomes an address that is no block.
             let next = if is_there { u64_at(link, 0) } else { u64::MAX };
             (one.before, one.at, one.count) = (one.at, next, one.count + 1);
         }
@@ -81,7 +81,7 @@ pub(crate) fn follow(
 }
 
 impl Followed {
-    /// What is wrong with it where it ends, at a 0 if `link` is None.
+    /// Return what is wrong where the chain ends, if anything. `link` is None at a 0.
     fn damage(&self, link: Option<Link>) -> Option<Damage> {
         let Chain { at, last, length, .. } = self.chain;
         match link {

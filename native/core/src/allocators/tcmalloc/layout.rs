@@ -1,23 +1,24 @@
-//! Where the fields of tcmalloc's structures lie, and its size classes.
+//! Offsets of the fields of tcmalloc's structures, and its size classes.
 //!
-//! A span (`Span`, span.h) is `u64 start@0 (the number of its first page), length@8 (pages), next@16, prev@24, void *objects@32`,
-//! and from 40 on bits: 16 for how many blocks are handed out, 8 for the class, 2 for where it is. It is the same in the debug
-//! information of 2.10 and the sources of 2.7 to 2.18.1. Sizes of pages are those that configure offers.
+//! A span (`Span`, span.h) is `u64 start@0 (the number of its first page), length@8 (pages), next@16, prev@24, void
+//! *objects@32`, and from 40 on bits: 16 for how many blocks are handed out, 8 for the class, 2 for its location. It is
+//! the same in the debug information of 2.10 and the sources of 2.7 to 2.18.1. Sizes of pages are those that configure
+//! offers.
 
 use gdbheap_access::bytes::{u32_at, u64_at};
 
 pub(crate) const SPAN_BYTES: usize = 48;
-/// Addresses of spans and of tables are multiples of this.
+/// The alignment of spans and of tables.
 pub(crate) const ALIGNMENT: u64 = 8;
 const ADDRESS_BITS: u32 = 48;
-/// Classes at most, the one for none included; and at least, for a table of them to be one.
+/// The most classes, including class 0 for none (MAX_CLASSES), and the fewest classes that a table of sizes must have.
 pub(crate) const MAX_CLASSES: usize = 128;
 const FEWEST_CLASSES: usize = 30;
-/// The largest block of a class, and a span of blocks at most.
+/// The largest block of a class, and the largest span of such blocks.
 const LARGEST: u64 = 256 << 10;
 const LARGEST_SPAN: u64 = 4 << 20;
 
-/// The sizes of pages, as bits: how addresses are taken apart follows from it.
+/// The size of a page, as bits. It determines how addresses are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub page_bits: u32,
@@ -35,12 +36,12 @@ pub const SHAPES: [Shape; 7] = [
 ];
 
 impl Shape {
-    /// The shape whose pages have so many bytes.
+    /// Return the shape whose pages have `page` bytes.
     pub fn of(page: u64) -> Option<Shape> {
         SHAPES.into_iter().find(|shape| 1 << shape.page_bits == page)
     }
 
-    /// Bits of a page's number that choose the element of a leaf (`TCMalloc_PageMap2` of pagemap.h).
+    /// Return how many bits of a page's number select the element of a leaf (`TCMalloc_PageMap2` of pagemap.h).
     pub(crate) fn leaf_bits(self) -> u32 {
         (ADDRESS_BITS - self.page_bits).div_ceil(2)
     }
@@ -53,43 +54,43 @@ impl Shape {
         8 << self.leaf_bits()
     }
 
-    /// Bits of addresses below an index of the root.
+    /// Return the number of address bits below an index of the root.
     pub(crate) fn root_shift(self) -> u32 {
         self.page_bits + self.leaf_bits()
     }
 
-    /// The bytes of so many pages, or where a page begins; what no address is, for what is no number of pages.
+    /// Return the bytes of `pages` pages, or the address of a page's start. Saturates for numbers that are too large.
     pub(crate) fn bytes(self, pages: u64) -> u64 {
         pages.saturating_mul(1 << self.page_bits)
     }
 }
 
-/// Where a span is.
+/// The location of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     InUse,
     Free,
-    /// Free, and its pages were given back to the kernel.
+    /// Free, and its pages were returned to the kernel.
     Returned,
-    /// No location there is.
+    /// An invalid value.
     Unknown,
 }
 
-/// What a span says of itself.
+/// A span as its structure describes it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    /// Where its structure is.
+    /// The address of its structure.
     pub(crate) at: u64,
     /// The number of its first page.
     pub(crate) first: u64,
-    /// Its pages.
+    /// The range of its pages.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// The first of its free blocks.
     pub(crate) objects: u64,
-    /// Blocks that are not among these.
+    /// The number of blocks that are not on its free list.
     pub(crate) handed_out: u64,
-    /// 0: one block of all its pages.
+    /// 0: a single block of all its pages.
     pub(crate) class: usize,
     pub(crate) location: Location,
 }
@@ -123,7 +124,7 @@ impl Span {
         self.location == Location::InUse && self.class > 0
     }
 
-    /// The size of its blocks, and how many it has; None where its class does not fit.
+    /// Return the size of its blocks and their count; None if its class does not fit.
     pub(crate) fn blocks(&self, sizes: &[u64]) -> Option<(u64, u64)> {
         let size = sizes.get(self.class).copied().filter(|size| *size > 0)?;
         let count = self.size() / size;
@@ -131,8 +132,8 @@ impl Span {
     }
 }
 
-/// The tables of the sizes of classes (`class_to_size_` of common.h, 32 bits for each) that static data has: 0, 8, 16 and
-/// on, ascending, and zeros behind the last one. Each has a 0 for what is in no class.
+/// Find tables of class sizes in static data (`class_to_size_` of common.h, 32 bits for each): 0, 8, 16 and so on,
+/// ascending, and a zero after the last one. The leading 0 of each table is for class 0.
 pub(crate) fn size_tables(data: &[u8]) -> Vec<Vec<u64>> {
     let size = |place: usize| u64::from(u32_at(data, 4 * place));
     let mut found = Vec::new();
@@ -153,7 +154,7 @@ pub(crate) fn size_tables(data: &[u8]) -> Vec<Vec<u64>> {
 mod tests {
     use super::*;
 
-    /// As `PageMap` of pagemap.h has it: 2 MiB for 2 GiB, a root of 1 MiB; and 512 KiB for 4 GiB.
+    /// As `PageMap` of pagemap.h has it: leaves of 2 MiB for 2 GiB, a root of 1 MiB; and 512 KiB for 4 GiB.
     #[test]
     fn shapes() {
         let shape = SHAPES[0];

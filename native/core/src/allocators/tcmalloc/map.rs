@@ -1,4 +1,4 @@
-//! The map that leads from each page to its span: `PageHeap::pagemap_`, an array in static data that leads to leaves.
+//! The map from each page to its span: `PageHeap::pagemap_`, an array in static data that points to leaves.
 
 use crate::allocators::roots::Place;
 use crate::allocators::spread::spread;
@@ -9,14 +9,15 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::memory::window::Window;
 use gdbheap_access::work::Watcher;
 
-/// Read at a time.
+/// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 const STRETCH: u64 = 4 << 10;
-/// Elements of a leaf that are asked whether it is one.
+/// Elements of a leaf that are read to find out whether it is one.
 const ELEMENTS_ASKED: usize = 32;
-/// Spans that are asked whether they have the page that names them.
+/// Spans that are checked for containing the page that names them.
 const SPANS_ASKED: usize = 5000;
-/// Leaves that are asked the same, or whether a table of sizes fits; each is for 2 GiB of addresses or more.
+/// Leaves that are read for this check, or to see whether a table of sizes fits. Each covers 2 GiB of addresses or
+/// more.
 pub(crate) const LEAVES_ASKED: usize = 16;
 
 /// The root of a map in static data, and the bytes of a page.
@@ -26,7 +27,7 @@ pub struct FoundMap {
     pub page: u64,
 }
 
-/// Shows the words of a table that are not zero, each with its index. Absent pages are zeros.
+/// Show the words of a table that are not zero, each with its index. Absent pages count as zeros.
 fn show_words(space: &Space, start: u64, size: u64, mut show: impl FnMut(u64, u64)) {
     let mut scratch = vec![0; PIECE.min(size as usize)];
     space.show(start, start.saturating_add(size), &mut scratch, |at, piece| {
@@ -35,7 +36,8 @@ fn show_words(space: &Space, start: u64, size: u64, mut show: impl FnMut(u64, u6
     });
 }
 
-/// The roots of maps in `data` (ascending, joined), whose leaves and spans must lie in `anonymous` memory (the same).
+/// Find the roots of maps in `data` (ascending, joined). Their leaves and spans must lie in `anonymous` memory
+/// (ascending, joined).
 pub fn find_page_maps(
     watcher: &dyn Watcher,
     space: &Space,
@@ -76,7 +78,8 @@ impl Search<'_> {
         address % ALIGNMENT == 0 && place.is_some_and(|(_, end)| end - address >= size)
     }
 
-    /// The index in the root by the first spans that a leaf leads to; None where it leads to none, or to anything else.
+    /// Return a leaf's index in the root, derived from the first spans to which it points; None if it points to none,
+    /// or to anything else.
     fn upper_bits(&self, leaf: u64) -> Option<u64> {
         let elements = self.first_elements(leaf)?;
         let mask = (1u64 << self.shape.leaf_bits()) - 1;
@@ -88,8 +91,8 @@ impl Search<'_> {
         })
     }
 
-    /// The first elements of a leaf, each with its index; None where one can be no span's address. No more is read than
-    /// these take.
+    /// Return the first elements of a leaf, each with its index; None if one cannot be the address of a span. No more
+    /// is read than needed.
     fn first_elements(&self, leaf: u64) -> Option<Vec<(u64, u64)>> {
         let (mut found, mut at, end) = (Vec::new(), leaf, leaf + self.shape.leaf_bytes());
         let mut bytes = [0; STRETCH as usize];
@@ -116,7 +119,7 @@ impl Search<'_> {
         Some(Span::of(self.shape, at, &bytes)).filter(|span| span.size() > 0 && span.end < u64::MAX)
     }
 
-    /// Whether most of what pages lead to are spans that have that page. Elements inside of a span are left over, and may lead
+    /// Return whether most pages point to spans that contain them. Elements inside a span are leftovers and may point
     /// to anything.
     fn is_proven(&self, watcher: &dyn Watcher, root: u64) -> Result<bool> {
         let (mut right, mut wrong, mut behind) = (0u64, 0u64, 0);
@@ -135,8 +138,8 @@ impl Search<'_> {
     }
 }
 
-/// The leaves of a map, each with the number of the first page that it is for. What is no leaf must not be read again and
-/// again: they lie apart.
+/// Return the leaves of a map, each with the number of the first page that it covers. Leaves must not overlap, so that
+/// hostile data is not read again and again.
 pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     show_words(space, root, shape.root_bytes(), |index, word| found.push((word, index << shape.leaf_bits())));
@@ -147,11 +150,11 @@ pub(crate) fn leaves(space: &Space, shape: Shape, root: u64) -> Vec<(u64, u64)> 
     found
 }
 
-/// Pages and the spans that they lead to, and leaves.
+/// Pages with the spans to which they point, and leaves.
 type Named = (Vec<(u64, u64)>, Vec<u64>);
 
-/// What pages lead to: `(number of the page, address of a span)`, ascending, of neighbours that lead to the same one the
-/// first; and the leaves. At most `most` leaves are read.
+/// Return `(number of the page, address of a span)`, ascending, keeping the first of neighbours that point to the same
+/// span; and the leaves. At most `most` leaves are read.
 pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, root: u64, most: usize) -> Result<Named> {
     let leaves = leaves(space, shape, root);
     let mut found: Vec<(u64, u64)> = Vec::new();
@@ -166,8 +169,8 @@ pub(crate) fn named_spans(watcher: &dyn Watcher, space: &Space, shape: Shape, ro
     Ok((found, leaves.into_iter().map(|(leaf, _)| leaf).collect()))
 }
 
-/// The spans that begin at the page that names them, ascending, one behind the other: what is named inside of another one
-/// is left over.
+/// Return the spans that begin at the page that names them, ascending and disjoint. A span that is named inside another
+/// one is a leftover.
 pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Span> {
     let (mut found, mut behind): (Vec<Span>, u64) = (Vec::new(), 0);
     for ((page, _), span) in named.iter().zip(named_in(space, shape, named)) {
@@ -180,8 +183,8 @@ pub(crate) fn spans(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Sp
     found
 }
 
-/// What is at the addresses that pages name, in their order; None where nothing can be read. They are read as they lie, since
-/// neighbours are many.
+/// Read the spans at the addresses that pages name, in the pages' order; None for an address that cannot be read. They
+/// are read in address order, because many are neighbours.
 fn named_in(space: &Space, shape: Shape, named: &[(u64, u64)]) -> Vec<Option<Span>> {
     let mut order: Vec<(u64, usize)> = named.iter().enumerate().map(|(place, (_, at))| (*at, place)).collect();
     order.sort_unstable();

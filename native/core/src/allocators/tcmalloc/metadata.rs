@@ -1,13 +1,13 @@
-//! tcmalloc's own memory: chunks of 8 MiB in which spans, leaves of the map and threads' caches lie (`MetaDataAlloc`,
-//! common.cc). Nothing leads to a chunk; what is known to lie in it tells where it is.
+//! tcmalloc's own memory: chunks of 8 MiB with spans, leaves of the map and threads' caches (`MetaDataAlloc`,
+//! common.cc). Nothing points to a chunk; the metadata in it shows where it is.
 
 use gdbheap_access::bytes::{append, outside};
 use gdbheap_access::machine::PageSize;
 
 const CHUNK: u64 = 8 << 20;
 
-/// The chunks as ranges, ascending: in `anonymous` memory, but for `taken` (both ascending and disjoint), around what is
-/// `known` to be metadata, [start, end) each, ascending.
+/// Return the chunks as ranges, ascending: in `anonymous` memory outside `taken` (both ascending and disjoint), around
+/// the `known` metadata ([start, end), ascending).
 pub(crate) fn chunks(
     page: PageSize,
     anonymous: &[(u64, u64)],
@@ -21,7 +21,7 @@ pub(crate) fn chunks(
         let first = known.partition_point(|(start, _)| *start < from);
         let last = known.partition_point(|(start, _)| *start < to);
         match known.get(first..last) {
-            // What is no longer than a chunk, and leaves no room for others, is one.
+            // A gap that is no longer than a chunk, and contains metadata, is one chunk.
             Some(inside) if !inside.is_empty() && to - from <= CHUNK => found.push((from, to)),
             Some(inside) => add_chunks(page, (from, to), inside, &mut found),
             None => (),

@@ -1,4 +1,4 @@
-//! The areas of tcmalloc part by part; its blocks, its unused bytes.
+//! The parts of tcmalloc's areas: blocks, padding, unused pages.
 
 use crate::allocators::block_list::{Asked, BlockList};
 use crate::allocators::part::{Part, Parts};
@@ -9,7 +9,7 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::Watcher;
 use std::cmp::Reverse;
 
-/// Unused bytes; the parts before and after them are `(address, size, what)`.
+/// A run of unused bytes. The parts before and after it are `(address, size, what)`.
 #[derive(Clone, Copy, Debug)]
 pub struct TcmallocHole {
     pub start: u64,
@@ -20,7 +20,7 @@ pub struct TcmallocHole {
 
 type Neighbour = Option<(u64, u64, &'static str)>;
 
-/// What lies at an address: where it begins, its size, what it is, and the list that a free block is on.
+/// What contains an address: its start, size and state, and the list of a free block.
 #[derive(Clone, Copy, Debug)]
 pub struct TcmallocFound {
     pub address: u64,
@@ -31,7 +31,7 @@ pub struct TcmallocFound {
 }
 
 impl Parts for Tcmalloc {
-    /// Those of an area.
+    /// Show the parts of the area that begins at `start`.
     fn show_parts(&self, start: u64, mut show: impl FnMut(u64, u64, Part)) -> Option<u64> {
         let place = self.areas.areas.binary_search_by_key(&start, |area| area.start).ok()?;
         let area = &self.areas.areas[place];
@@ -41,7 +41,7 @@ impl Parts for Tcmalloc {
 }
 
 impl Tcmalloc {
-    /// The stretches without a gap, ascending.
+    /// Return the areas, ascending.
     pub fn areas(&self) -> &[Area] {
         &self.areas.areas
     }
@@ -60,7 +60,7 @@ impl Tcmalloc {
         }
     }
 
-    /// The blocks of a span, neighbours that are alike together, and what is left over behind them.
+    /// Show the blocks of a span, joining neighbours of the same kind, and the padding after them.
     fn parts_of_run(&self, piece: &Piece, place: usize, show: &mut impl FnMut(u64, u64, Part)) {
         let run = &self.runs.runs[place];
         let mut from = 0;
@@ -84,8 +84,8 @@ impl Tcmalloc {
         lists.into_iter().find(|(list, _)| bits::get(list, number)).map_or(Part::Free, |(_, part)| part)
     }
 
-    /// What holds `address`; None outside of all. The state is used, free, `free pages`, `returned pages`, metadata, padding or
-    /// unexplained.
+    /// Return what contains `address`; None outside all areas. The state is used, free, `free pages`, `returned pages`,
+    /// metadata, padding or unexplained.
     pub fn find(&self, address: u64) -> Option<TcmallocFound> {
         let piece = self.areas.piece_at(address)?;
         let of = |(start, end): (u64, u64), state, list| {
@@ -109,7 +109,7 @@ impl Tcmalloc {
         }
     }
 
-    /// Maximal runs of unused bytes, of at least `minimum`; pages that were given back are none.
+    /// Return maximal runs of unused bytes of at least `minimum`. Returned pages do not count.
     pub fn holes(&self, watcher: &dyn Watcher, minimum: u64) -> Result<Vec<TcmallocHole>> {
         let mut holes = Vec::new();
         for area in self.areas() {
@@ -131,7 +131,7 @@ impl Tcmalloc {
                 open = Some((open.map_or(start, |run| run.0), end));
                 return;
             }
-            // Of neighbours that are used, the block that touches it.
+            // If the neighbour is a run of used blocks, report the single block that touches the hole.
             let edge = |address: u64| match self.runs.block_at(address) {
                 Some(cell) if part == Part::Used => Some((cell.address, cell.size, part.name())),
                 _ => Some((start, end - start, part.name())),
@@ -142,13 +142,13 @@ impl Tcmalloc {
         close(open, before, None);
     }
 
-    /// [start, end) of the free pages that were not given back, ascending.
+    /// Return [start, end) of the free pages that were not returned, ascending.
     pub fn unused(&self) -> Vec<(u64, u64)> {
         let free = self.areas.pieces.iter().filter(|piece| piece.of == Use::Free);
         free.map(|piece| (piece.start, piece.end)).collect()
     }
 
-    /// [start, end) of blocks in threads' caches and in transfer caches, ascending; neighbours together.
+    /// Return [start, end) of blocks in threads' caches and in transfer caches, ascending; adjacent blocks are joined.
     pub fn waiting(&self) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         for place in 0..self.runs.runs.len() {
@@ -158,14 +158,14 @@ impl Tcmalloc {
         found
     }
 
-    /// The used blocks `(address, size)` of the run that has `address`.
+    /// Return the used blocks `(address, size)` of the run that contains `address`.
     pub fn used_in_run(&self, address: u64) -> Vec<(u64, u64)> {
         let Some(place) = self.runs.run_at(address) else { return Vec::new() };
         let run = &self.runs.runs[place];
         bits::members(self.runs.used_of(place)).map(|number| (run.block(number), run.stride)).collect()
     }
 
-    /// The used blocks `(address, size)` of `least` to `largest` bytes, ascending by address.
+    /// Return the used blocks `(address, size)` of `least` to `largest` bytes, ascending by address.
     fn used_of_sizes(&self, least: u64, largest: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let meant = self.runs.runs.iter().enumerate().filter(move |(_, run)| (least..=largest).contains(&run.stride));
         meant.flat_map(|(place, run)| {
@@ -173,7 +173,7 @@ impl Tcmalloc {
         })
     }
 
-    /// The blocks that are meant; a thread's cache has those that are cached.
+    /// List the blocks that pass the filter. Blocks in threads' caches count as cached.
     pub fn list_blocks(&self, asked: &Asked) -> BlockList {
         let meant = self.runs.runs.iter().enumerate().filter(|(_, run)| asked.takes(run.stride));
         asked.without_arenas(meant.flat_map(|(place, run)| {
@@ -182,12 +182,12 @@ impl Tcmalloc {
         }))
     }
 
-    /// The first `most` used blocks `(address, size)` of `least` to `largest` bytes.
+    /// Return the first `most` used blocks `(address, size)` of `least` to `largest` bytes.
     pub fn first_used(&self, least: u64, largest: u64, most: usize) -> Vec<(u64, u64)> {
         self.used_of_sizes(least, largest).take(most).collect()
     }
 
-    /// The `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
+    /// Return the `most` largest used blocks `(address, size)` of at least `least` bytes, largest first.
     pub fn largest_used(&self, least: u64, most: usize) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = self.used_of_sizes(least, u64::MAX).collect();
         found.sort_unstable_by_key(|&(address, size)| (Reverse(size), address));
@@ -196,7 +196,7 @@ impl Tcmalloc {
     }
 }
 
-/// What a piece without blocks is, and what it is called.
+/// Return the part that a piece without blocks is, and the name of its state; None for blocks.
 fn plain(of: Use) -> Option<(Part, &'static str)> {
     match of {
         Use::Blocks => None,

@@ -1,4 +1,5 @@
-//! Everything that some tcmallocs have: spans, their own memory, and which blocks are handed out and where free ones wait.
+//! Read everything that some tcmallocs have: spans, their own memory, which blocks are handed out and where free ones
+//! wait.
 
 use crate::allocators::damage::{hex, Damage};
 use crate::allocators::runs::{Run, Runs};
@@ -20,32 +21,32 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MAX_DAMAGE: usize = 1000;
-/// Of so many spans at most it is asked whether they are as a table of sizes says.
+/// The most spans that are checked against a table of sizes.
 const SPANS_ASKED: usize = 2048;
-/// And of so many elements of the map which spans they lead to; many are left over, or lead to free ones.
+/// The most elements of the map that are read for this: many are leftovers, or point to free spans.
 const NAMED_ASKED: usize = 8 * SPANS_ASKED;
-/// Walked by one worker at a time.
+/// Spans that one worker walks at a time.
 const SPANS_IN_JOB: usize = 1024;
-/// Of a module's static data that much at most.
+/// The most bytes that are read of a module's static data.
 const MAX_DATA: u64 = 64 << 20;
 
-/// Of how many spans with blocks it was asked whether their free ones and their count of others add up, and in how many
-/// they do.
+/// The fit of a table of sizes: how many spans with blocks were checked, and in how many of them the free blocks and
+/// the count of others add up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcmallocFit {
     pub spans: u64,
     pub fit: u64,
 }
 
-/// One tcmalloc: the root of its map, its pages, and the static data of the module that it is in.
+/// One tcmalloc: the root of its map, its page size, and the static data of its module.
 pub struct TcmallocRoot {
     pub root: u64,
     pub shape: Shape,
     pub data: Vec<(u64, u64)>,
 }
 
-/// What a tcmalloc has, in bytes: used blocks, those that wait in their spans, in transfer caches and in threads' caches,
-/// what is left over in spans, free pages, those that were given back, and its own memory.
+/// The memory of a tcmalloc in bytes: used blocks; free blocks in their spans (`listed`), in transfer caches and in
+/// threads' caches; unused ends of spans (`waste`); free pages, returned pages, and its own memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcmallocUse {
     pub used: u64,
@@ -58,7 +59,8 @@ pub struct TcmallocUse {
     pub metadata: u64,
 }
 
-/// Blocks of one size: in how many spans, and how many of them are used, in their spans, in transfer caches and in threads'.
+/// Blocks of one size: the number of their spans, and how many are used, free in their spans, in transfer caches and in
+/// threads' caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeUse {
     pub root: u32,
@@ -79,8 +81,8 @@ pub struct CacheUse {
     pub bytes: u64,
 }
 
-/// What was not as it is at rest: a thread was inside tcmalloc. Locks of central lists that are held, chains that are not as
-/// they say, and blocks of chains that are free elsewhere, or none.
+/// What was in motion because a thread was inside tcmalloc: held locks of central lists, broken chains, and entries of
+/// chains that are free elsewhere or are not blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMotion {
     pub locked: u64,
@@ -88,28 +90,28 @@ pub struct InMotion {
     pub astray: u64,
 }
 
-/// All of some tcmallocs, by address.
+/// All memory of some tcmallocs, by address.
 pub struct Tcmalloc {
     pub runs: Arc<Runs>,
-    /// Of each run, its root.
+    /// The root of each run.
     pub(super) owners: Vec<u32>,
     /// Blocks in threads' caches and in transfer caches, by number.
     pub(super) cached: Bits,
     pub(super) transfer: Bits,
     pub(super) areas: Areas,
-    /// How many caches of threads were found, by root; None where the central lists were not.
+    /// How many threads' caches were found, by root; None if the central lists were not found.
     pub caches: Vec<Option<usize>>,
-    /// What each of these holds.
+    /// The content of each of these.
     pub holding: Vec<CacheUse>,
     pub moving: InMotion,
     pub damage: Vec<Damage>,
     /// Spans whose free blocks and count of others differ.
     pub miscounted: Vec<Damage>,
-    /// Lists of free blocks outside of spans that are not as they say.
+    /// Lists of free blocks outside spans that are broken.
     pub broken: Vec<Damage>,
 }
 
-/// The static data of a module, each range with where it begins.
+/// Read the static data of a module: the start and the bytes of each range.
 fn read_data(space: &Space, data: &[(u64, u64)]) -> Vec<(u64, Vec<u8>)> {
     let mut left = MAX_DATA;
     let mut read = |(start, end): &(u64, u64)| {
@@ -126,24 +128,25 @@ fn read_data(space: &Space, data: &[(u64, u64)]) -> Vec<(u64, Vec<u8>)> {
     data.iter().map(&mut read).collect()
 }
 
-/// What one span's free blocks are: bits for those that are not free, whether these are as many as it says, and where the
-/// list of the free ones breaks.
+/// The free blocks of one span: bits for the blocks that are not free, whether their number matches the span's count,
+/// and where the list of free blocks breaks.
 struct Counted {
     used: Vec<u64>,
     fits: bool,
     broken: Option<Damage>,
 }
 
-/// Where a span's own list begins.
+/// The offset of the span's list of free blocks.
 const OBJECTS_AT: u64 = 32;
 
-/// Follows the free ones of a span of `count` blocks of `size` bytes; what cannot be read are zeros.
+/// Follow the free blocks of a span of `count` blocks of `size` bytes. Unreadable links count as zeros.
 fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -> Counted {
     let mut used = vec![u64::MAX; count.div_ceil(64) as usize];
     bits::clear_range(&mut used, count, count.next_multiple_of(64));
     let (mut at, mut free, mut from) = (span.objects, 0, span.at + OBJECTS_AT);
     let bytes = if at == 0 { &[] } else { window.available(span.start, (count * size) as usize) };
-    // Multiplying takes less than dividing, and is exact where a block begins: what is not is told by the product below.
+    // Multiplying is faster than dividing, and exact at the start of a block; the product below rejects other
+    // addresses.
     let reciprocal = (1u64 << 32).div_ceil(size);
     while at != 0 {
         let inside = at.wrapping_sub(span.start);
@@ -162,7 +165,7 @@ fn count_span(window: &mut Window<'_>, span: &Span, (size, count): (u64, u64)) -
     Counted { used, fits: free + span.handed_out == count, broken: None }
 }
 
-/// The sizes of classes that fit most spans of a sample, and how many they fit.
+/// Return the class sizes that fit most spans of a sample, and how many they fit.
 fn best_sizes(
     watcher: &dyn Watcher,
     space: &Space,
@@ -189,7 +192,7 @@ fn tables_of(data: &[(u64, Vec<u8>)]) -> Vec<Vec<u64>> {
     data.iter().flat_map(|(_, bytes)| size_tables(bytes)).collect()
 }
 
-/// How well a sample of the spans of a map fits the best of the tables of sizes in the module's static data.
+/// Check how well a sample of the spans of a map fits the best table of sizes in the module's static data.
 pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Result<TcmallocFit> {
     let (named, _) = named_spans(watcher, space, root.shape, root.root, LEAVES_ASKED)?;
     let all: Vec<&(u64, u64)> = named.iter().collect();
@@ -199,19 +202,19 @@ pub fn fit_of(watcher: &dyn Watcher, space: &Space, root: &TcmallocRoot) -> Resu
     Ok(best.map_or(TcmallocFit::default(), |(_, fit)| fit))
 }
 
-/// What is gathered of one tcmalloc after the other.
+/// What is gathered from one tcmalloc after the other.
 #[derive(Default)]
 struct Gathered {
-    /// Each with its root and a bit for each used block.
+    /// Each run with its root and a bit for each used block.
     runs: Vec<(u32, Run, Vec<u64>)>,
     pieces: Vec<Piece>,
-    /// Of each root, the sizes of its classes and what waits outside of spans.
+    /// For each root, the sizes of its classes and its free blocks outside spans.
     waiting: Vec<(Vec<u64>, Waiting)>,
     damage: Vec<Damage>,
     miscounted: Vec<Damage>,
 }
 
-/// Reads all of some tcmallocs. `anonymous`: where their own memory may lie, ascending.
+/// Read all of some tcmallocs. `anonymous`: where their own memory may lie, ascending.
 pub fn read_tcmalloc(
     watcher: &dyn Watcher,
     space: &Space,
@@ -290,7 +293,7 @@ impl Walked {
         };
         let mut counted = count_span(window, span, (size, count));
         if span.objects == 0 && span.handed_out == 0 {
-            // It is just being cut into blocks (`CentralFreeList::Populate`): the list is put there last.
+            // The span is just being cut into blocks (`CentralFreeList::Populate`): its list is stored last.
             counted.used.fill(0);
         }
         if !counted.fits {
@@ -331,7 +334,7 @@ impl Gathered {
     fn finish(mut self, watcher: &dyn Watcher, space: &Space) -> Result<Tcmalloc> {
         let areas = Areas::of(std::mem::take(&mut self.pieces));
         self.runs.sort_by_key(|(_, run, _)| run.start);
-        // A run whose span had to give way is in no area.
+        // A run whose span was dropped for an overlap is in no area.
         let mut there = areas.with_blocks().peekable();
         self.runs.retain(|(_, run, _)| {
             while there.next_if(|start| *start < run.start).is_some() {}
@@ -395,7 +398,7 @@ impl<'a> Lists<'a> {
         let show = |block: u64, chain: &Chain| {
             let link = self.take(block, sizes[chain.class], chain.listed);
             astray += u64::from(link != Link::New);
-            // A cache's lists lie in it.
+            // A cache's lists lie in the cache itself.
             let cache = holding.range_mut(..=chain.at).next_back();
             if let Some((_, row)) = cache.filter(|_| link == Link::New && chain.listed == Listed::ThreadCache) {
                 (row.blocks, row.bytes) = (row.blocks + 1, row.bytes + sizes[chain.class]);
@@ -411,7 +414,8 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    /// Whether a block of that size begins there, is not among the free ones of its span, and in no other chain.
+    /// Record a block in a chain. Return whether a block of that size begins there, is not free in its span, and is in
+    /// no other chain.
     fn take(&mut self, block: u64, size: u64, listed: Listed) -> Link {
         let run = self.runs.run_at(block).map(|place| self.runs.runs[place]);
         if run.is_none_or(|run| run.stride != size || (block - run.start) % size != 0) {
@@ -446,13 +450,13 @@ impl Tcmalloc {
         self.words_of(&self.transfer, place)
     }
 
-    /// How many spans with blocks there are.
+    /// Return the number of spans with blocks.
     pub fn run_count(&self) -> usize {
         self.runs.runs.len()
     }
 
-    /// The spans of several blocks, with what is left over in them; what waits in a cache is not free there. Any thread may have
-    /// any block of them.
+    /// Return the spans of several blocks, including their unused ends. Blocks that wait in a cache count as not free
+    /// in the span. Any thread may own any block of a span.
     pub fn slabs(&self) -> impl Iterator<Item = BlockSlab> + '_ {
         let all = self.runs.runs.iter().zip(&self.owners).enumerate().filter(|(_, (run, _))| run.count > 1);
         all.map(|(place, (run, root))| {
@@ -470,7 +474,7 @@ impl Tcmalloc {
         })
     }
 
-    /// The blocks of each size, ascending.
+    /// Return the blocks of each size, ascending.
     pub fn sizes(&self) -> Vec<SizeUse> {
         let mut rows: BTreeMap<(u32, u64), SizeUse> = BTreeMap::new();
         for (place, (run, root)) in self.runs.runs.iter().zip(&self.owners).enumerate() {
@@ -490,7 +494,7 @@ impl Tcmalloc {
         rows.into_values().collect()
     }
 
-    /// What each has in all.
+    /// Return the memory of each tcmalloc.
     pub fn sums(&self) -> Vec<TcmallocUse> {
         let mut rows = vec![TcmallocUse::default(); self.caches.len()];
         for piece in &self.areas.pieces {
@@ -514,8 +518,8 @@ impl Tcmalloc {
         rows
     }
 
-    /// `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one or all; those that wait anywhere
-    /// are free.
+    /// Return `(block size, runs, used blocks, free blocks)` of each block size, ascending, of one tcmalloc or all.
+    /// Blocks that wait anywhere count as free.
     pub fn classes(&self, root: Option<u32>) -> Vec<(u64, u64, u64, u64)> {
         let mut rows: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
         for size in self.sizes().into_iter().filter(|size| root.is_none_or(|root| root == size.root)) {

@@ -1,9 +1,9 @@
-//! A curve of a bounded number of points: as more come, each stands for more, and keeps the highest value that it had.
+//! A curve of a bounded number of points. As more come, each point covers more calls, and keeps its highest value.
 
-/// Points at most.
+/// The most points.
 const MOST: usize = 2048;
 
-/// The end of a stretch of calls, and the most bytes that were in use in it: after `calls` calls, at a time.
+/// The state after `calls` calls, at a time; `most_bytes` is the peak since the point before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     pub calls: u64,
@@ -15,12 +15,12 @@ pub struct Point {
 
 pub(super) struct Curve {
     width: u64,
-    /// With the bucket that each is in.
+    /// Each point with the number of its bucket.
     points: Vec<(u64, Point)>,
 }
 
 impl Curve {
-    /// `width`: of a bucket to begin with.
+    /// Make a curve; `width` is the initial width of a bucket.
     pub(super) fn new(width: u64) -> Curve {
         Curve { width, points: Vec::with_capacity(MOST + 1) }
     }
@@ -29,7 +29,7 @@ impl Curve {
         self.width
     }
 
-    /// `key`: what buckets are made of, never less than before.
+    /// Add a point. `key` is the value by which buckets are made, and never decreases.
     pub(super) fn add(&mut self, key: u64, point: Point) {
         push(&mut self.points, key / self.width, point);
         while self.points.len() > MOST {

@@ -1,4 +1,4 @@
-//! How long blocks lived: exact below 256, above that in steps of less than 1/128 of the value.
+//! A histogram of block lifetimes: exact below 256, above that in steps of less than 1/128 of the value.
 
 const EXACT_BITS: u32 = 8;
 const EXACT: usize = 1 << EXACT_BITS;
@@ -6,7 +6,7 @@ const EXACT: usize = 1 << EXACT_BITS;
 const STEPS: usize = EXACT / 2;
 const BUCKETS: usize = EXACT + (u64::BITS - EXACT_BITS) as usize * STEPS;
 
-/// The blocks that lived at least `start` and less than `end`, a power of two; the first is [0, 1).
+/// The blocks that lived at least `start` and less than `end`, a power of two. The first span is [0, 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub start: u64,
@@ -14,8 +14,8 @@ pub struct Span {
     pub blocks: u64,
 }
 
-/// `zero`: blocks that lived 0. Half of them lived no longer than `median`, nine tenths no longer than `most_of`; the
-/// smallest such values are less than 1/128 below. `longest` is exact.
+/// A summary of lifetimes. `zero`: blocks that lived 0. Half of the blocks lived no longer than `median`, nine tenths
+/// no longer than `most_of`; both are too high by less than 1/128. `longest` is exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
     pub zero: u64,
@@ -45,7 +45,7 @@ fn bucket_of(value: u64) -> usize {
     EXACT + (power - EXACT_BITS) as usize * STEPS + step
 }
 
-/// The largest value in a bucket.
+/// Return the largest value in a bucket.
 fn last_of(bucket: usize) -> u64 {
     if bucket < EXACT {
         return bucket as u64;
@@ -76,7 +76,7 @@ impl Histogram {
         }
     }
 
-    /// What so many of them did not exceed.
+    /// Return the value that `wanted` blocks did not exceed.
     fn reached(&self, wanted: u64) -> u64 {
         let mut sum = 0;
         let bucket = self.counts.iter().position(|count| {

@@ -1,8 +1,8 @@
-//! What recorded calls add up to, in one pass: sizes, lifetimes, what was in use when.
+//! Statistics of recorded calls in one pass: sizes, lifetimes, and bytes in use over time.
 //!
-//! What is kept is as large as the most blocks that were in use at once; all else has a fixed size, however many calls there
-//! are. A block's life begins with the call that gave it and ends with its release: realloc continues it, wherever it moves
-//! the block to, unless the block was not known.
+//! Memory is proportional to the most blocks that were in use at once; all else has a fixed size, however many calls
+//! there are. A block's life begins with the call that allocated it and ends with its release. realloc continues the
+//! life, wherever it moves the block, unless the block is unknown.
 
 mod curve;
 mod lifetimes;
@@ -21,10 +21,10 @@ pub use lifetimes::{Lives, Span};
 pub use sizes::SizeRow;
 use sizes::Sizes;
 
-/// Nanoseconds of a bucket of the curve over time, to begin with.
+/// The initial width of a bucket of the curve over time, in nanoseconds.
 const FIRST_TICK: u64 = 1000;
 
-/// How many calls of each kind there were; mmap and what follows are not among those that are numbered.
+/// The number of calls of each kind. mmap and the kinds after it have no call numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     pub malloc: u64,
@@ -40,7 +40,7 @@ pub struct Calls {
     pub fork: u64,
 }
 
-/// What is in use: bytes as they were asked for, and bytes that can be used.
+/// What is in use: requested bytes, and usable bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InUse {
     pub blocks: u64,
@@ -48,7 +48,7 @@ pub struct InUse {
     pub usable: u64,
 }
 
-/// After a call, numbered from 1; the time is that of the log's last word of it before, from the first one.
+/// The state after a call, numbered from 1. The time is the log's last one before it, counted from the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     pub call: u64,
@@ -56,7 +56,7 @@ pub struct Moment {
     pub in_use: InUse,
 }
 
-/// What realloc did to blocks that were known. `copied`: bytes that both the old and the new place have of what moved.
+/// What realloc did to known blocks. `copied`: bytes that moved blocks share between the old and the new place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
     pub grown: u64,
@@ -65,12 +65,12 @@ pub struct Resized {
     pub copied: u64,
 }
 
-/// The calls of one process. `calls`: numbered ones. `blocks`: lives that began; `released`, what is in use at the end
-/// and `unseen` (their release is not in the log) are all of them. `failed`: gave NULL for a size above 0; `nothing`:
-/// free(NULL); `unknown`: about blocks that nobody is seen to have allocated. `upper` counts every size that was asked for
-/// and given, `usable` what could be used of it; `lower` of realloc only what it adds. `temporary`: released by the next
-/// call of the thread that allocated them. `peak`: when the most bytes were in use, for the first time; `most`: when the
-/// most blocks were. `ticks`: how often the log says the time.
+/// The statistics of one process. `calls`: numbered calls. `blocks`: lives that began; each was `released`, is in use
+/// at the end, or is `unseen` (its release is not in the log). `failed`: calls that returned NULL for a size above 0.
+/// `nothing`: free(NULL). `unknown`: calls about blocks that were not seen allocated. `upper`: the sum of all requested
+/// sizes that were granted. `usable`: the sum of their usable bytes. `lower`: like `upper`, but a realloc counts only
+/// what it adds. `temporary`: blocks released by the next call of the thread that allocated them. `peak`: the first
+/// moment with the most bytes in use. `most`: the same for blocks. `ticks`: how often the log has the time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     pub calls: u64,
@@ -101,7 +101,8 @@ pub struct Stats {
     pub whole: bool,
 }
 
-/// What recorded calls add up to. Raises an error for a stage that is larger than any; one that is damaged ends it.
+/// Compute the statistics of recorded calls. Fails for a stage that is larger than any can be; a damaged stage ends the
+/// pass.
 pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
     let mut counter = Counter::new(stages.room);
     let whole = stages.show(watcher, |event| counter.add(event))?;
@@ -111,7 +112,7 @@ pub fn stats(watcher: &dyn Watcher, stages: &Stages<'_>) -> Result<Stats> {
 struct Block {
     size: u64,
     usable: u64,
-    /// The call that gave it, and the time then.
+    /// The call that allocated it, and its time.
     call: u64,
     nanoseconds: u64,
 }
@@ -119,16 +120,16 @@ struct Block {
 struct Counter<'a> {
     found: Stats,
     blocks: Blocks<'a, Block>,
-    /// The block that was given last, and by which call.
+    /// The block that was allocated last, and by which call.
     given: (u64, u64),
-    /// The call that was the current thread's last, if it allocated, else 0; and those of the others, as they left.
+    /// The current thread's last call if it allocated, else 0; and the same of the other threads.
     fresh: u64,
     current: u64,
     threads: AddressTable<'a, u64>,
-    /// The first time that the log says, and the last, from there.
+    /// The first time in the log, and the present time counted from it.
     began: Option<u64>,
     now: u64,
-    /// The most in use since the curves were last told, and the calls up to then.
+    /// The most bytes in use since the curves got their last point, and the calls up to then.
     most_bytes: u64,
     told: u64,
     next_told: u64,
@@ -244,7 +245,7 @@ impl<'a> Counter<'a> {
         self.current = thread;
     }
 
-    /// A clock does not go back; a damaged log's may.
+    /// Set the time. A clock does not go back, but a damaged log's may.
     fn tick(&mut self, nanoseconds: u64) {
         self.tell();
         self.found.ticks += 1;
@@ -260,7 +261,7 @@ impl<'a> Counter<'a> {
         self.found.calls += 1;
     }
 
-    /// Tells the curves of the calls since the last time.
+    /// Add a point for the calls since the last one to the curves.
     #[cold]
     fn tell(&mut self) {
         let (calls, live) = (self.found.calls, self.found.live);
@@ -275,7 +276,7 @@ impl<'a> Counter<'a> {
         self.next_told = (calls / self.by_call.width() + 1) * self.by_call.width();
     }
 
-    /// So many bytes can be used of the block that was given last, not as many as usual.
+    /// Correct the usable size of the block that was allocated last: it is not the usual one.
     fn correct(&mut self, usable: u64) {
         let (address, call) = self.given;
         let Some(block) = self.blocks.get_mut(address) else { return };
@@ -312,7 +313,7 @@ impl<'a> Counter<'a> {
         self.enter(size, usable);
     }
 
-    /// Memory was asked for and given.
+    /// Count memory that was requested and granted.
     #[inline(always)]
     fn give(&mut self, size: u64, usable: u64) {
         self.found.upper = self.found.upper.saturating_add(size);
@@ -372,7 +373,7 @@ impl<'a> Counter<'a> {
         if old == 0 || result == 0 {
             return self.resize_rarely(size, old, result);
         }
-        // Mostly it stays where it is, or is alone there.
+        // Mostly the block stays at its address, or no other block is at the new one.
         let Some(mut block) = self.blocks.remove(old) else {
             self.found.unknown += 1;
             return self.allocate(size, result);
@@ -398,7 +399,8 @@ impl<'a> Counter<'a> {
         self.enter(size, usable);
     }
 
-    /// realloc of NULL, or one that gives nothing: it releases the block for a size of 0, and else leaves it as it was.
+    /// Handle realloc of NULL, or one that returns NULL: with a size of 0 it releases the block, else it leaves the
+    /// block as it was.
     #[cold]
     fn resize_rarely(&mut self, size: u64, old: u64, result: u64) {
         let is_known = self.blocks.get(old).is_some();

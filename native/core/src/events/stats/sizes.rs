@@ -1,4 +1,4 @@
-//! How sizes are distributed: by 16 bytes below 32 KiB, by 32 KiB up to 64 MiB, by powers of two above.
+//! The distribution of sizes: rows of 16 bytes below 32 KiB, of 32 KiB up to 64 MiB, of powers of two above.
 
 const FINE: u64 = 16;
 const COARSE: u64 = 32 << 10;
@@ -7,7 +7,7 @@ const FINE_ROWS: usize = (COARSE / FINE) as usize;
 const COARSE_ROWS: usize = (LARGE / COARSE) as usize;
 const ROWS: usize = FINE_ROWS + COARSE_ROWS + (u64::BITS - LARGE.ilog2()) as usize;
 
-/// Calls that gave at least `start` and less than `end` bytes, and blocks of such sizes that are in use at the end.
+/// Calls that allocated at least `start` and less than `end` bytes, and blocks of such sizes in use at the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeRow {
     pub start: u64,
@@ -44,7 +44,7 @@ fn start_of(row: usize) -> u64 {
     if row < FINE_ROWS {
         row as u64 * FINE
     } else if row < FINE_ROWS + COARSE_ROWS {
-        // The first of these is [0, 32 KiB), and stays empty.
+        // The first coarse row, [0, 32 KiB), stays empty.
         ((row - FINE_ROWS) as u64).max(1) * COARSE
     } else {
         LARGE.checked_shl((row - FINE_ROWS - COARSE_ROWS) as u32).filter(|start| *start != 0).unwrap_or(u64::MAX)
@@ -59,14 +59,14 @@ impl Sizes {
         row.bytes = row.bytes.saturating_add(size);
     }
 
-    /// A block of this size is in use at the end.
+    /// Count a block of this size as in use at the end.
     pub(super) fn remains(&mut self, size: u64) {
         let row = &mut self.0[row_of(size)];
         row.live += 1;
         row.live_bytes = row.live_bytes.saturating_add(size);
     }
 
-    /// Those that have calls; a block's last size was asked for in one.
+    /// Return the rows with calls. A live block's row always has one: its last size was requested in a call.
     pub(super) fn rows(self) -> Vec<SizeRow> {
         self.0.into_iter().filter(|row| row.calls > 0).collect()
     }

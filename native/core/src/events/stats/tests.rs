@@ -26,7 +26,7 @@ fn realloc_continues_a_life_and_adds_what_is_new() {
     assert_eq!(found.live, InUse::default());
 }
 
-/// The next call of the same thread: what others do in between is theirs.
+/// Only the next call of the same thread counts; calls of others in between do not.
 #[test]
 fn temporary_is_what_the_thread_s_next_call_releases() {
     let malloc = |result| Event::Malloc { size: 8, result };
@@ -65,7 +65,8 @@ fn what_is_missing_is_counted() {
     assert_eq!(found.lives_in_calls.longest, Some(2));
 }
 
-/// However many calls there are: a bounded number of points, the last at the end, with the peak among them.
+/// However many calls there are, a curve has a bounded number of points, the last one at the end, and includes the
+/// peak.
 #[test]
 fn curves_are_bounded_and_keep_the_peak() {
     let mut events = vec![Event::Time { nanoseconds: 5000 }];

@@ -1,4 +1,4 @@
-//! How full containers are: the items that they hold, and those that they have room for before they grow.
+//! How full containers are: the items that they hold, and those that fit before they grow.
 
 use crate::allocators::block::Block;
 use crate::allocators::heaps::Heaps;
@@ -18,9 +18,9 @@ use std::collections::{HashMap, HashSet};
 const TENTHS: usize = 10;
 const TABLE_HEAD: usize = 64;
 
-/// The containers of one kind: how many, those without room for anything, those whose table others share (which have no
-/// room of their own), the items of the others, those they have room for, and how many of these are up to 10 %, 20 % and so
-/// on full.
+/// The containers of one kind: their count; those without room for anything (`empty`); those whose table others share,
+/// which have no room of their own (`shared`); the items of the others (`used`), those that fit (`room`), and how many
+/// of these are up to 10 %, 20 % and so on full (`tenths`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fill {
     pub count: u64,
@@ -62,7 +62,7 @@ impl Fill {
 enum Measured {
     Empty,
     Shared,
-    /// Items, and those there is room for, which is not 0.
+    /// The items, and how many fit, which is not 0.
     Of(u64, u64),
 }
 
@@ -96,8 +96,8 @@ impl Table {
         }
         if let Some(at) = optional(self.mask_at) {
             let mask = word_at(head, at).filter(|mask| *mask < MAX_SLOTS)?;
-            // dictobject.c of Python 2: two thirds of the slots; setobject.c: a table grows when five times what is
-            // filled is three times the mask, or more.
+            // dictobject.c of Python 2: two thirds of the slots. setobject.c: a table grows when five times the filled
+            // slots are three times the mask, or more.
             let room = if self.entries.is_some() { (mask + 1) * 2 / 3 } else { (mask * 3).saturating_sub(1) / 5 };
             return Some(Measured::of(used, room));
         }
@@ -107,8 +107,8 @@ impl Table {
     }
 }
 
-/// What is counted: types, each with its place among `growing` and, after those, `tables`; and blocks that only look like
-/// objects, by user address.
+/// What to count: types, each with its index in `growing` and, after those, `tables`. `without`: blocks that only look
+/// like objects, by user address.
 pub struct WantedFill {
     pub kinds: HashMap<u64, usize>,
     pub growing: Vec<Growing>,
@@ -143,7 +143,7 @@ impl Visitor for Filler<'_> {
     }
 }
 
-/// A row for each of the kinds of containers.
+/// Return a row for each kind of container.
 pub fn count_fill(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

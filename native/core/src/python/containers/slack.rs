@@ -1,5 +1,4 @@
-//! Room that containers have allocated and do not use: the ends, and the beginnings, of buffers that grew, and tables
-//! that shrank no more.
+//! Unused room of containers: the ends and the beginnings of buffers that grew, and tables that did not shrink.
 
 use crate::allocators::groups::{spread_by_size, Group};
 use crate::allocators::heaps::Heaps;
@@ -12,9 +11,9 @@ use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 use gdbheap_access::work::{Control, Watcher};
 
-/// Containers of one type: where they say how many items they hold, how many they have room for, where their buffer
-/// begins and (or -1) where in it the first item is, all as offsets from the object; bytes of an item, and bytes that are
-/// needed after the last one.
+/// Containers of one type. Offsets from the object: the number of items, the number that fit, the pointer to the buffer
+/// and (or -1) the pointer to the first item. `item`: bytes of an item; `behind`: bytes that are needed after the last
+/// item.
 #[derive(Clone, Debug)]
 pub struct Growing {
     pub name: String,
@@ -26,8 +25,8 @@ pub struct Growing {
     pub behind: u64,
 }
 
-/// Containers that have such room; its bytes inside of pages that they use, in whole resident pages, and the container
-/// that has the most of it.
+/// Containers with unused room: their count, the room inside pages that they use, the room in whole resident pages, and
+/// the container with the most of it.
 #[derive(Clone, Copy, Default)]
 struct Found {
     count: f64,
@@ -71,7 +70,7 @@ struct Worker<'a> {
     growing: &'a [Growing],
     tables: &'a [Table],
     types: Types<'a>,
-    /// By the number of a type: its place in `growing` and then `tables`.
+    /// By the number of a type: its index in `growing` and then `tables`.
     shapes: Vec<Option<usize>>,
     found: Vec<Found>,
     bytes: Vec<u8>,
@@ -111,7 +110,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The room of a container that begins with `head`, if its fields agree with the block that they point to.
+    /// Return the room of a container that begins with `head`, if its fields agree with the block to which they point.
     fn room(&self, growing: &Growing, head: &[u8]) -> Option<(u64, u64)> {
         let word = |at: usize| word_at(head, at);
         let (size, allocated, data) = (word(growing.size_at)?, word(growing.allocated_at)?, word(growing.data_at)?);
@@ -134,7 +133,7 @@ impl Worker<'_> {
         Some((0, table.spare(head, &self.heaps, self.pages?, &mut self.types)?))
     }
 
-    /// Of a stretch: what is too short for pages of its own, and what it has of those.
+    /// Return for a range the bytes that are too few for a whole page, and the resident bytes of whole pages.
     fn released(&self, start: u64, end: u64) -> (u64, u64) {
         let Some((first, last)) = self.heaps.space.machine.page.inside(start, end) else {
             return ((end - start) / UNIT * UNIT, 0);
@@ -143,30 +142,30 @@ impl Worker<'_> {
     }
 }
 
-/// Containers that have room, and that room.
+/// Containers that have unused room, and that room.
 #[derive(Clone, Copy, Debug)]
 pub struct Slack {
     pub containers: u64,
-    /// Bytes inside of pages that the containers use.
+    /// Bytes inside pages that the containers use.
     pub small: u64,
     /// Bytes of whole resident pages.
     pub pages: u64,
-    /// What one of them has at most, and its address.
+    /// The most that one of them has, and its address.
     pub most: u64,
     pub address: u64,
 }
 
-/// Which containers are looked at.
+/// Which containers to examine.
 pub struct WantedSlack {
     pub growing: Vec<Growing>,
     pub tables: Vec<Table>,
     /// Only containers in blocks of these sizes, each (smallest, largest).
     pub sizes: Vec<(u64, u64)>,
-    /// Estimates from at most this many groups of each size; None: all are looked at.
+    /// Estimate from at most this many groups of each size; None: examine all.
     pub most: Option<usize>,
 }
 
-/// One row for each of `growing` and of `tables`, of those that lie in groups of equal blocks.
+/// Return a row for each of `growing` and of `tables`, for containers that lie in groups of equal blocks.
 pub fn list_slack(
     watcher: &dyn Watcher,
     heaps: Heaps<'_>,

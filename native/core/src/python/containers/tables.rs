@@ -1,4 +1,5 @@
-//! Tables of containers that were made for many more entries than they hold: no release shrinks one when entries go.
+//! Tables of containers that were made for many more entries than they hold: no release of Python shrinks a table when
+//! entries are removed.
 
 use crate::allocators::heaps::Heaps;
 use crate::python::dict_keys::{optional, TableHead, HASHED, MAX_SLOTS};
@@ -7,8 +8,8 @@ use gdbheap_access::bytes::{u64_at, word_at};
 use gdbheap_access::machine::LOWEST;
 use gdbheap_access::memory::pages::Pages;
 
-/// Containers with a table, all as offsets from the object: the entries it holds, where its table is, and (or -1) the number
-/// of its slots less one; a word that is 0 unless the table is shared (or -1).
+/// Containers with a table. Offsets from the object: the number of entries, the pointer to the table, and (or -1) the
+/// number of its slots less one; a word that is 0 unless the table is shared (or -1).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
@@ -16,14 +17,14 @@ pub struct Table {
     pub table_at: usize,
     pub mask_at: i64,
     pub shared_at: i64,
-    /// Bytes of a slot and what belongs to it, at most.
+    /// The most bytes of a slot and of what belongs to it.
     pub slot: u64,
     pub head: Option<TableHead>,
     pub entries: Option<Entries>,
 }
 
-/// What tells keys that cannot be replaced: the flags of a text's type, where its characters begin,
-/// and the first key of namespaces.
+/// What identifies tables that cannot be replaced: the flags of a text's type, the offset of its characters, and the
+/// first keys of namespaces.
 #[derive(Clone, Debug)]
 pub struct Entries {
     pub text_flags: u64,
@@ -31,19 +32,20 @@ pub struct Entries {
     pub first_names: Vec<String>,
 }
 
-/// A copy has at most this many slots for each entry; fewer than an eighth are in use where it has a quarter.
+/// The most slots that a copy has for each entry. If it has a quarter of the slots, fewer than an eighth of them are in
+/// use.
 const SPARE: u64 = 2;
 const FEWEST: u64 = 8;
 const TIMES: u64 = 4;
-/// Smaller ones have no page of their own.
+/// Smaller tables have no page of their own.
 const MIN_PAGES: u64 = 2;
 const HEAD_BYTES: usize = 64;
-/// So much of the entries is searched for the first one.
+/// The bytes of the entries that are searched for the first one.
 const SEARCHED: usize = 1 << 16;
 
 impl Table {
-    /// Resident bytes that a copy would save of the container that begins with `head`: those of the pages of its table,
-    /// less what the copy's table has at most.
+    /// Return the resident bytes that a copy of the container that begins with `head` would save: those of the pages of
+    /// its table, less the most that the copy's table has.
     pub(crate) fn spare(&self, head: &[u8], heaps: &Heaps<'_>, pages: &Pages, types: &mut Types<'_>) -> Option<u64> {
         let word = |at: usize| word_at(head, at);
         let (used, table) = (word(self.used_at)?, word(self.table_at)?);
@@ -74,7 +76,8 @@ impl Table {
         Some(whole.saturating_sub((copied * self.slot).next_multiple_of(pages.page.bytes())))
     }
 
-    /// Whether the first entry is that of a namespace, or of the interpreter's own table of texts, each its own value.
+    /// Return whether the first entry is one of a namespace, or of the interpreter's own table of texts, in which each
+    /// is its own value.
     fn is_fixed(&self, table: u64, own: &[u8], slots: u64, types: &mut Types<'_>) -> bool {
         let Some(entries) = &self.entries else { return false };
         let Some((at, step)) = self.head.map_or(Some((0, HASHED)), |head| head.entries(own, slots)) else {
@@ -105,7 +108,7 @@ impl Entries {
     }
 }
 
-/// Bytes of the resident pages that a block has for itself.
+/// Return the bytes of the resident pages that a block has for itself.
 fn resident((start, end): (u64, u64), pages: &Pages) -> u64 {
     pages.page.inside(start, end).map_or(0, |(first, last)| pages.count(first, last).0)
 }

@@ -1,6 +1,6 @@
-//! Buffers of String, Vec and VecDeque. A buffer says little of its holder, so that three words are believed to be one's where
-//! their numbers fit the block as others would not, its bytes are a text, or what lies around them says the same of others;
-//! and where nobody else points to it.
+//! Buffers of String, Vec and VecDeque. A buffer shows little of its holder. So three words count as its holder's only
+//! if their numbers fit the block as others would not, if its bytes are a text, or if the words around them prove
+//! others of the same type; and only if nothing else points to the buffer.
 
 use super::rows::Known;
 use super::triples::{Order, Shape, Triple};
@@ -12,23 +12,23 @@ use gdbheap_access::memory::reader::Reader;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// More sizes of items are not tried: so many are those of a block that says too little.
+/// The most item sizes that are tried: a block with more possible sizes shows too little.
 const STRIDES: usize = 16;
-/// What rows prove may be what another row needs.
+/// Rounds over the rows, because a row may need what another row proves.
 const ROUNDS: usize = 3;
-/// What a text in a field of other texts has to say for itself.
+/// The evidence in bits that a text needs of its own if it is in a field with texts.
 const OWN_BITS: f32 = 12.0;
 const PIECE: usize = 64 << 10;
 
-/// How the items of a buffer lie in it, as far as they prove that.
+/// Whether the items of a buffer prove that they lie as in a Vec, or as in a VecDeque.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     as_vec: bool,
     as_deque: bool,
 }
 
-/// Takes into account what the blocks begin with, and leaves out those whose words are in the order that is not the
-/// program's.
+/// Judge triples by the bytes at the beginning of their blocks, and drop those whose words are not in the order that
+/// the program uses.
 pub(crate) fn judged(reader: &mut Reader<'_>, mut triples: Vec<Triple>) -> (Order, Vec<Triple>) {
     let ambiguous = triples.iter().filter(|triple| triple.is_ambiguous()).count();
     let mut votes = [0usize; 2];
@@ -48,7 +48,7 @@ pub(crate) struct Buffers<'a, 'b> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) reader: &'b mut Reader<'a>,
     pub(crate) known: Known<'a>,
-    /// Blocks that are as much a table.
+    /// Blocks that may equally be tables.
     contested: Addresses,
     seen: ByAddress<Seen>,
 }
@@ -63,7 +63,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         Buffers { look, reader, known, contested, seen: ByAddress::default() }
     }
 
-    /// Fields of equal structs.
+    /// Prove triples in the same field of equal structs.
     pub(crate) fn fields(&mut self, others: &Addresses) {
         let mut fields: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (index, triple) in (0u32..).zip(&self.known.triples) {
@@ -75,7 +75,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
             let Some(shape) = self.known.field(&rows) else { continue };
             for index in rows {
                 let triple = &mut self.known.triples[index as usize];
-                // Blocks of one size may be of two types.
+                // Blocks of one size may have two types.
                 if shape == Shape::Items || triple.text_bits >= OWN_BITS {
                     triple.prove(shape);
                 }
@@ -83,7 +83,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
     }
 
-    /// Rows of items in buffers.
+    /// Prove rows of items in buffers.
     pub(crate) fn rows(&mut self, mut spend: impl FnMut(u64) -> Option<()>) {
         for _ in 0..ROUNDS {
             let mut found = 0;
@@ -131,7 +131,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         Some(())
     }
 
-    /// Names the buffers that are proven.
+    /// Classify the buffers that are proven.
     pub(crate) fn name(&mut self, from_stacks: impl Fn(u32) -> u32) {
         let mut triples = std::mem::take(&mut self.known.triples);
         triples.sort_unstable_by_key(|triple| triple.id);
@@ -143,13 +143,13 @@ impl<'a, 'b> Buffers<'a, 'b> {
         }
     }
 
-    /// Notes how much of a named buffer is in use: of items as many of their sizes as fit into it.
+    /// Record how much of a classified buffer is in use, assuming the largest item size that fits.
     fn fill(&self, rows: &[Triple], family: Family) {
         let Some((_, block)) = self.look.block_from(rows[0].block) else { return };
         let Some(best) = rows.iter().find(|row| row.shape().is_some()) else { return };
         let items = rows.iter().map(|row| match (family, row.next()) {
             (Family::RustDeque, Some(length)) => length,
-            // What is no Vec may have its length elsewhere: no room is promised that may be in use.
+            // A holder that is not a Vec may keep its length elsewhere: do not report room that may be in use.
             _ => row.len.max(row.other),
         });
         let each = if family == Family::RustString { 1 } else { best.most() };
@@ -160,7 +160,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
     fn family(&mut self, rows: &[Triple], from_stacks: u32) -> Option<Family> {
         let id = rows[0].id;
         let (best, shape) = rows.iter().find_map(|row| Some((row, row.shape()?)))?;
-        // What was moved may have been left where it was, and has grown since, or was given up.
+        // Words that were moved may be left in their old place; the buffer may have grown or been freed since.
         let agrees = |row: &Triple| row.cap == best.cap && row.shape() == Some(shape);
         let is_contested = self.contested.contains(&rows[0].block);
         if self.look.kind(id) != UNKNOWN || is_contested || !rows.iter().all(agrees) {
@@ -190,7 +190,7 @@ impl<'a, 'b> Buffers<'a, 'b> {
         })
     }
 
-    /// Whether all bytes of the longest are UTF-8.
+    /// Return whether all bytes of the longest text are UTF-8.
     fn is_text(&mut self, rows: &[Triple]) -> bool {
         let Some(longest) = rows.iter().max_by_key(|row| row.len) else { return false };
         let mut bytes = vec![0; PIECE.min(longest.len as usize)];

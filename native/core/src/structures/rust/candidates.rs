@@ -1,4 +1,4 @@
-//! Words near a pointer to a block that may be those of one of Rust's containers; what a worker keeps of them.
+//! Words near a pointer to a block that may be one of Rust's containers, as a worker collects them.
 
 use super::channels::{may_be_index, LINE};
 use super::triples::{Order, Triple};
@@ -9,22 +9,22 @@ use gdbheap_access::bytes::{range_at, word_at};
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// Blocks of more bytes are rows of something, rather than a struct with its fields at fixed places.
+/// Larger blocks are rows of items rather than structs with fields at fixed places.
 const LARGEST_STRUCT: u64 = 1 << 10;
-/// Texts that say so many bits more of one order than of the other are no chance: a thousand times SURE.
+/// Texts with so many more bits for one order than for the other are no coincidence: a thousand times SURE.
 const MAJORITY: u32 = 14_000;
-/// Bytes of a BTreeMap's node that has others below it: twelve pointers, one up, and two counts.
+/// The bytes of a BTreeMap's node with children: twelve pointers, one to the parent, and two counts.
 const LEAST_NODE: u64 = 13 * 8 + 4;
-/// Candidates whose text a worker reads to find out the order of a Vec's words.
+/// The most candidates whose text a worker reads to find out the order of a Vec's words.
 const VOTERS: u32 = 1 << 16;
-/// A BTreeMap of that many levels would not fit into an address space.
+/// A higher BTreeMap would not fit into an address space.
 const HIGHEST_TREE: u64 = 16;
 
 /// A pointer and the words around it.
 pub(crate) struct Words<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) offset: usize,
-    /// Where the pointer stands, and itself.
+    /// The address of the pointer, and its value.
     pub(crate) at: u64,
     pub(crate) word: u64,
 }
@@ -39,7 +39,7 @@ impl Words<'_> {
     }
 }
 
-/// The root of what may be a BTreeMap.
+/// The root of a possible BTreeMap.
 pub(crate) struct Root {
     pub(crate) at: u64,
     pub(crate) node: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Root {
     pub(crate) length: u64,
 }
 
-/// A pointer to a block with a pointer to what may be a vtable behind it.
+/// A pointer to a block, followed by a pointer to a possible vtable.
 pub(crate) struct Wide {
     pub(crate) at: u64,
     pub(crate) id: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Wide {
     pub(crate) on_stack: bool,
 }
 
-/// A field: how many bytes its block can hold, and where in it the field lies.
+/// Encode a field: the usable bytes of its block, and the field's offset in it.
 pub(crate) fn field(usable: u64, offset: u64) -> u64 {
     usable << 32 | offset
 }
@@ -65,23 +65,23 @@ pub(crate) fn field(usable: u64, offset: u64) -> u64 {
 #[derive(Default)]
 pub(crate) struct Candidates {
     pub(crate) triples: Vec<Triple>,
-    /// Where the pointers to control bytes stand.
+    /// The addresses of pointers to control bytes.
     pub(crate) tables: Vec<u64>,
     pub(crate) roots: Vec<Root>,
-    /// Possible places of channels' receiving ends.
+    /// Possible addresses of channels' receiving ends.
     pub(crate) channels: Vec<u64>,
     pub(crate) wide: Vec<Wide>,
-    /// Fields in which pointers to blocks stand that are no buffer's, by either order.
+    /// Fields with pointers to blocks that are not buffers, by the order of a Vec's words.
     pub(crate) others: [Addresses; 2],
-    /// The block that was last looked into, and how many bytes it can hold.
+    /// The block that the last field was in, and its usable bytes.
     last: (u64, u64),
-    /// Bytes that all of these have taken.
+    /// The bytes that all of these take.
     pub(crate) taken: u64,
     voted: u32,
 }
 
 impl Candidates {
-    /// Keeps what a pointer to or into a block may be a part of.
+    /// Record the containers of which a pointer to or into a block may be a part.
     pub(crate) fn take(
         &mut self,
         look: &Look<'_>,
@@ -142,7 +142,7 @@ impl Candidates {
         }
     }
 
-    /// Votes for the order of a Vec's words, by a text to which they lead.
+    /// Vote for the order of a Vec's words, by the text to which they lead.
     fn vote(&mut self, look: &Look<'_>, reader: &mut Reader<'_>, triple: &Triple) {
         if self.voted < VOTERS {
             self.voted += 1;
@@ -152,7 +152,7 @@ impl Candidates {
         }
     }
 
-    /// The field that a word stands in; zero in what is no struct of its own.
+    /// Return the field in which a word is; zero outside structs with a block of their own.
     fn field(&mut self, look: &Look<'_>, place: Place, at: u64) -> u64 {
         let Place::Block(address) = place else { return 0 };
         if self.last.0 != address {
@@ -169,7 +169,7 @@ impl Candidates {
         let [Some(one), Some(two), Some(before)] = [words.after(1), words.after(2), words.before(1).or(Some(0))] else {
             return;
         };
-        // The mask stands behind the pointer, or, as older rustc has it, before it.
+        // The mask follows the pointer, or precedes it with older rustc versions.
         let is_new = words.after(3).is_some_and(|three| is_table(one, two, three));
         if words.word % 16 == 0 && (is_new || is_table(before, one, two)) {
             keep(&mut self.tables, words.at, &mut self.taken);
@@ -187,7 +187,7 @@ impl Candidates {
     }
 }
 
-/// The order that a Vec's words have in this program, once that is beyond doubt.
+/// Return the order of a Vec's words in this program, once it is beyond doubt.
 fn elected(look: &Look<'_>) -> Option<Order> {
     let [new, old] =
         [Order::CapFirst, Order::PointerFirst].map(|order| look.votes[order as usize].load(Ordering::Relaxed));
@@ -197,13 +197,13 @@ fn elected(look: &Look<'_>) -> Option<Order> {
     }
 }
 
-/// The length that words beside a pointer and a capacity may say: {capacity, pointer, head, length} is a VecDeque of today,
-/// {tail, head, pointer, capacity} one of 1.66 and older, {pointer, capacity, position, filled} a BufReader.
+/// Return the length that words near a pointer and a capacity may give: {capacity, pointer, head, length} is a VecDeque
+/// of today, {tail, head, pointer, capacity} one of 1.66 and older, {pointer, capacity, position, filled} a BufReader.
 fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (u64, Option<u64>)) -> u64 {
     let behind =
         next.filter(|length| *length <= cap && !(order == Order::CapFirst && is_capacity(look, words, *length)));
     let ring = match (order, words.before(2), words.before(1)) {
-        // What follows on a pointer to a block is what another Vec counts.
+        // After a pointer to a block, these words are another Vec's.
         (Order::PointerFirst, Some(tail), Some(head))
             if cap.is_power_of_two()
                 && tail.max(head) < cap
@@ -216,14 +216,14 @@ fn other_length(look: &Look<'_>, words: &Words<'_>, order: Order, (cap, next): (
     behind.unwrap_or(0).max(ring)
 }
 
-/// Whether the word behind the three is the capacity of a container that comes next.
+/// Return whether the word after the three is the capacity of a container that follows.
 fn is_capacity(look: &Look<'_>, words: &Words<'_>, cap: u64) -> bool {
     let (Some(pointer), Some(len)) = (words.after(3), words.after(4)) else { return false };
     let block = look.block_from(pointer);
     block.is_some_and(|(_, block)| Triple::new(Order::CapFirst, cap, len, look.requests(&block, true)).is_some())
 }
 
-/// Whether these may be a table's mask, how many slots can still be filled, and how many are.
+/// Return whether these may be a hash table's mask, number of free slots and number of items.
 pub(crate) fn is_table(mask: u64, left: u64, items: u64) -> bool {
     let is_mask = (3..u64::MAX / 2).contains(&mask) && (mask + 1).is_power_of_two();
     is_mask && left <= mask && items <= mask && left + items <= mask

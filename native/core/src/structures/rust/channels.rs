@@ -1,37 +1,38 @@
-//! Channels of std::sync::mpsc, and of crossbeam, which it was taken from: a list of blocks for 31 messages each.
+//! Prove channels of std::sync::mpsc, and of crossbeam, from which it was taken: a list of blocks for 31 messages each.
 //!
-//! Both ends are positions on cache lines of their own: an index, in which each block counts for 32 messages and the lowest
-//! bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof is that the blocks which the indices say lie
-//! between lead from the one to the other, and that each message in the first and in the last has a state.
+//! Both ends are positions on cache lines of their own: an index, in which each block counts for 32 messages and the
+//! lowest bit is a flag, and a pointer to a block (std's mpmc/list.rs). The proof: the links from the first block reach
+//! the last one over as many blocks as the indices say, and each message in the first and in the last block has a valid
+//! state.
 
 use crate::by_address::Addresses;
 use crate::structures::kinds::UNKNOWN;
 use crate::structures::look::Look;
 use gdbheap_access::memory::reader::Reader;
 
-/// CachePadded's alignment on the machines that are known.
+/// CachePadded's alignment on the known machines.
 pub(crate) const LINE: u64 = 128;
 const LAP: u64 = 32;
 const MESSAGES: u64 = LAP - 1;
 const LARGEST_INDEX: u64 = 1 << 48;
-/// A message's state: written, read and about to be dropped are a bit each.
+/// The states of a message are below this: written, read and being dropped are one bit each.
 const STATES: u64 = 8;
 
-/// A proven channel: the block that it lies in, those of its messages, and where each message lies.
+/// A proven channel: its own block, the blocks of its messages, and the address of each message.
 pub(crate) struct Channel {
     pub(crate) own: u32,
     pub(crate) blocks: Vec<u32>,
     pub(crate) messages: Vec<u64>,
-    /// Bytes of a message with its state.
+    /// The bytes of a message with its state.
     pub(crate) slot: u64,
 }
 
-/// Whether a word may be the index of a channel's end; zero where nothing was received yet.
+/// Return whether a word may be the index of a channel's end; it is zero before the first message was received.
 pub(crate) fn may_be_index(word: u64) -> bool {
     word < LARGEST_INDEX
 }
 
-/// The channel whose receiving end is at `at`. `spend` is told how many words are read.
+/// Prove the channel whose receiving end is at `at`. `spend` is called with the number of words that are read.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -66,7 +67,8 @@ pub(crate) fn prove(
     None
 }
 
-/// Whether the messages of the first and the last block have a state: each before the value that was sent, or each behind it.
+/// Return whether the messages of the first and the last block have valid states: all before the value that was sent,
+/// or all after it.
 fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     let few = MESSAGES as usize;
     let (first, rest) = messages.split_at(few.min(messages.len()));
@@ -79,14 +81,15 @@ fn have_states(reader: &mut Reader<'_>, messages: &[u64], slot: u64) -> bool {
     all_have(slot - 8) || all_have(0)
 }
 
-/// Possible places of the pointer to the next block, each with the place where the messages then begin.
+/// Return possible offsets of the pointer to the next block, each with the offset at which the messages then begin.
 fn places(usable: u64) -> impl Iterator<Item = (u64, u64)> {
     let behind = [usable.wrapping_sub(8), usable.wrapping_sub(16)];
     let is_behind = |at: &u64| *at >= 8 * MESSAGES && *at % (8 * MESSAGES) == 0;
     [(0, 8)].into_iter().chain(behind.into_iter().filter(is_behind).map(|at| (at, 0)))
 }
 
-/// The blocks from the first to the last, if so many links lead there over blocks of one size of which nothing is known.
+/// Return the blocks from the first to the last, if that many links lead there, over blocks of one size and unknown
+/// kind.
 fn follow(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -101,7 +104,7 @@ fn follow(
         let (id, block) = look.block_from(at)?;
         let usable = block.end - block.address;
         size = if size == 0 { usable } else { size };
-        // A chunk may have what was too little for one of its own.
+        // A chunk may include a remainder that was too small for a chunk of its own.
         if look.kind(id) != UNKNOWN || usable.abs_diff(size) > 16 || !seen.insert(at) {
             return None;
         }

@@ -1,8 +1,8 @@
-//! What the blocks of programs in Rust are.
+//! Classify the blocks of Rust programs.
 //!
-//! The layouts are rustc's to choose, which orders the words of a struct anew: both orders that 1.63 to 1.95 make are known
-//! here, and which of a Vec's is the program's is decided by its texts. Sources: alloc's raw_vec, vec_deque, btree/node.rs
-//! and rc.rs, hashbrown's raw.rs, rustc's vtables (drop_in_place, size, align, methods).
+//! rustc chooses the layouts and reorders the words of a struct. Both orders that 1.63 to 1.95 make are known here;
+//! texts decide which order of a Vec the program has. Sources: alloc's raw_vec, vec_deque, btree/node.rs and rc.rs,
+//! hashbrown's raw.rs, rustc's vtables (drop_in_place, size, align, methods).
 
 pub(crate) mod buffers;
 pub(crate) mod candidates;

@@ -1,5 +1,5 @@
-//! Objects behind pointers to traits: a vtable begins with the function that drops the object (none where there is nothing
-//! to do), its size and its alignment.
+//! Objects behind trait pointers. A vtable begins with the function that drops the object (null if there is nothing to
+//! do), its size and its alignment.
 
 use super::candidates::Wide;
 use crate::by_address::ByAddress;
@@ -9,10 +9,10 @@ use gdbheap_access::bytes::range_at;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// The counts of an Arc or Rc, before what it holds.
+/// The size of the counts of an Arc or Rc, which precede the value.
 const COUNTS: u64 = 16;
 const LARGEST_ALIGN: u64 = 16;
-/// Methods of which one has to lie in code, where nothing is to be dropped.
+/// The number of methods of which one must lie in code, if there is no drop function.
 const METHODS: u64 = 3;
 
 #[derive(Clone, Copy)]
@@ -52,9 +52,9 @@ impl<'a, 'b> Objects<'a, 'b> {
         (drop != 0 || (0..METHODS).any(has_method)).then_some(Vtable { size, align })
     }
 
-    /// The family of what all these point to, if their vtables agree on it, with the vtable if it is one. All pointers to
-    /// the block have to be among them: one of what is gone may have been left over, and the block given to somebody else;
-    /// so may the vtable behind the last of a row of plain pointers.
+    /// Return the family of the block to which all these trait pointers lead, if their vtables agree on it, and the
+    /// vtable if there is only one. All pointers to the block must be among `rows`. A pointer may be stale, and its
+    /// block given to another owner; and the word after the last of a row of plain pointers may be a stale vtable.
     pub(crate) fn family(&mut self, rows: &[Wide], from_stacks: u32) -> Option<(Family, Option<u64>)> {
         let id = rows.first()?.id;
         let in_memory = rows.iter().filter(|row| !row.on_stack).count() as u32;
@@ -74,15 +74,15 @@ impl<'a, 'b> Objects<'a, 'b> {
                 None => found = Some((family, Some(row.vtable))),
                 Some((before, _)) if before != family => return None,
                 Some((_, other)) if other == Some(row.vtable) => (),
-                // Of one type for several traits, or of two, of which one is gone.
+                // Vtables of one type for several traits, or of two types, one of which is stale.
                 Some(_) => found = Some((family, None)),
             }
         }
         found
     }
 
-    /// What the block is to an object of that size: it fits without and with counts before it, as far as sizes of blocks
-    /// lie apart. Of the smallest block, which fits both, small numbers may be counts.
+    /// Return the family of a block that fits an object of that size, without or with counts before it, as exactly as
+    /// block sizes allow. The smallest block fits both; small numbers in it may be counts.
     fn one(&mut self, id: u32, address: u64, vtable: &Vtable, from_stacks: u32) -> Option<Family> {
         let (_, block) = self.look.block_from(address)?;
         let (low, high) = self.look.requests(&block, false);
@@ -102,7 +102,7 @@ impl<'a, 'b> Objects<'a, 'b> {
         (small(strong) && small(weak)).then_some((strong, weak))
     }
 
-    /// Whether the block begins with counts that as many pointers as there are may have made.
+    /// Return whether the block begins with counts that agree with the number of pointers to it.
     fn has_counts(&mut self, id: u32, address: u64, from_stacks: u32) -> bool {
         let Some((strong, weak)) = self.small_counts(address) else { return false };
         let in_memory = u64::from(self.look.references[id as usize].load(Ordering::Relaxed));

@@ -1,5 +1,5 @@
-//! Rows of equal items, and fields of equal structs: what stands at the same place in all of them is of one type, so that
-//! they prove together what one of them does not.
+//! Rows of equal items, and fields of equal structs. The words at the same offset in all of them have one type, so they
+//! prove together what one of them does not.
 
 use super::triples::{may_be_size, Order, Shape, Triple, SURE};
 use crate::by_address::{Addresses, ByAddress};
@@ -8,17 +8,17 @@ use gdbheap_access::memory::reader::Reader;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// What several together have to say, in bits, and how many of them there are at least.
+/// The evidence in bits that several need together, and their least number.
 const SURE_OF_MANY: f32 = 30.0;
 const LEAST: usize = 3;
-/// How many sizes of blocks one size of items has to explain: in a row, and in fields that may be those of many types.
+/// How many different block sizes one item size must explain: in a row, and in fields, which may have many types.
 const SIZES: usize = 3;
 const SIZES_OF_FIELDS: usize = 5;
-/// So many plain pointers, one in each item, are a row's.
+/// The number of plain pointers, one in each item, that prove a row.
 const POINTERS: usize = 6;
-/// Dangling pointers of empty Vecs are their items' alignment.
+/// The dangling pointers of empty Vecs equal the alignment of their items, at most this.
 const LARGEST_ALIGN: u64 = 64;
-/// Larger numbers in the capacity's place say that there is no Vec.
+/// A larger number in place of the capacity says that there is no Vec.
 const LARGEST_CAPACITY: u64 = i64::MAX as u64;
 
 /// What is known of words so far.
@@ -26,13 +26,13 @@ pub(crate) struct Known<'a> {
     pub(crate) look: &'a Look<'a>,
     pub(crate) order: Order,
     pub(crate) triples: Vec<Triple>,
-    /// The triple whose pointer stands at each address.
+    /// The triple whose pointer is at each address.
     pub(crate) by_holder: ByAddress<u32>,
-    /// Where pointers stand that were proven to be those of other containers or of objects.
+    /// The addresses of pointers that were proven to be those of other containers or of objects.
     pub(crate) holders: Addresses,
 }
 
-/// One word of each item.
+/// The words at one offset of all items.
 #[derive(Default)]
 struct Column {
     triples: Vec<u32>,
@@ -41,8 +41,8 @@ struct Column {
 }
 
 impl Known<'_> {
-    /// The offsets at which items have something that proves them to be of one type, and themselves a row; whatever these
-    /// prove together is marked as proven. `spend` is told how many words are read.
+    /// Return the offsets at which the items have something that proves them to be of one type, and themselves a row.
+    /// Mark what these prove together as proven. `spend` is called with the number of words that are read.
     pub(crate) fn row(
         &mut self,
         reader: &mut Reader<'_>,
@@ -68,18 +68,19 @@ impl Known<'_> {
         proven
     }
 
-    /// Whether one of the items has something else at one of these offsets than all of their type.
+    /// Return whether an item has something at one of these offsets that its type cannot have.
     pub(crate) fn is_refuted(&self, reader: &mut Reader<'_>, items: &[u64], offsets: &[u64]) -> bool {
         let mut any = |offset: &u64| self.column(reader, items, *offset, |_| Some(())).is_none();
         offsets.iter().any(&mut any)
     }
 
-    /// What the same field of equal structs is.
+    /// Return what the same field of equal structs is.
     pub(crate) fn field(&self, triples: &[u32]) -> Option<Shape> {
         self.agree(triples, SIZES_OF_FIELDS)
     }
 
-    /// Whether nobody else points to what the items' words lead to: what was moved away stays behind as it was.
+    /// Return whether nothing else points to the blocks of the items' words: words that were moved away stay behind as
+    /// they were.
     pub(crate) fn is_sole(&self, reader: &mut Reader<'_>, items: &[u64], stride: u64) -> bool {
         let begins = |id: u32| self.look.references[id as usize].load(Ordering::Relaxed);
         items.iter().all(|item| {
@@ -90,7 +91,7 @@ impl Known<'_> {
         })
     }
 
-    /// The words at `offset` of all items; None where one is nothing that a type with pointers there has.
+    /// Return the words at `offset` of all items; None if one is nothing that a type with pointers there can have.
     fn column(
         &self,
         reader: &mut Reader<'_>,
@@ -115,7 +116,7 @@ impl Known<'_> {
         Some(column)
     }
 
-    /// Whether these are the words of a Vec without a block, or none of a Vec at all where there may be one.
+    /// Return whether these are the words of a Vec without a block, or of no Vec where there may be one.
     fn is_empty(&self, reader: &mut Reader<'_>, at: u64) -> bool {
         let Some(pointer) = reader.word(at) else { return false };
         let cap = match self.order {
@@ -130,8 +131,8 @@ impl Known<'_> {
         }
     }
 
-    /// What so many triples of one type are, as no other words would be: texts all of them, or items of one size, which
-    /// makes blocks of several.
+    /// Return what several triples of one type are, if other words could not be so by chance: all texts, or items of
+    /// one size that explain several block sizes.
     fn agree(&self, triples: &[u32], least_sizes: usize) -> Option<Shape> {
         let all = || triples.iter().map(|index| &self.triples[*index as usize]);
         if triples.len() < LEAST {
@@ -142,7 +143,7 @@ impl Known<'_> {
             let texts = all().filter(|triple| triple.is_text && seen.insert(triple.block));
             return (texts.map(|triple| triple.text_bits).sum::<f32>() >= SURE_OF_MANY).then_some(Shape::Text);
         }
-        // Bytes that are no text say too little: nearly all small numbers are the capacity of some small block.
+        // Bytes that are not a text prove too little: nearly all small numbers are the capacity of some small block.
         let least = all().map(|triple| triple.least()).max().unwrap_or(0).max(2);
         let most = all().map(|triple| triple.most()).min().unwrap_or(0);
         if !may_be_size(least, most) {

@@ -1,4 +1,4 @@
-//! Tables of hashbrown, which are those of HashMap and HashSet: the slots lie before the control bytes, in one block.
+//! Prove hashbrown tables, as in HashMap and HashSet: the slots precede the control bytes, in one block.
 
 use super::candidates::is_table;
 use crate::structures::kinds::UNKNOWN;
@@ -6,25 +6,25 @@ use crate::structures::look::Look;
 use gdbheap_access::memory::reader::Reader;
 use std::sync::atomic::Ordering;
 
-/// Control bytes that are compared at once, which is how many come again behind the last (SSE2).
+/// Control bytes that are compared at once; as many are repeated after the last one (SSE2).
 pub(crate) const GROUP: u64 = 16;
 const EMPTY: u8 = 0xff;
 const DELETED: u8 = 0x80;
 
-/// A proven table: its block, where the slots end, and which of them are filled.
+/// A proven table: its block, the end of its slots, and which slots are filled.
 pub(crate) struct Table {
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) control: u64,
     pub(crate) buckets: u64,
     pub(crate) filled: Vec<u64>,
-    /// Whether nobody points to its slots. What does is a pointer that was left over, or that of whoever has the block since a
-    /// table gave it up: which of the two is the older, they do not say.
+    /// Whether nothing points into its slots. Such a pointer is stale, or the block has a new owner since a table gave
+    /// it up; the bytes do not show which of the two is older.
     pub(crate) is_sole: bool,
 }
 
-/// The table whose pointer stands at `at`: each slot counted by its control byte is as the table counts them, and the first
-/// bytes come again at the end. `spend` is told how many bytes are read.
+/// Prove the table whose pointer is at `at`: the control bytes give the numbers of slots that the table counts, and the
+/// first of them are repeated at the end. `spend` is called with the number of bytes that are read.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -58,7 +58,7 @@ pub(crate) fn prove(
     None
 }
 
-/// The slots that are filled, if the control bytes are a table's with these counts.
+/// Return the filled slots, if the control bytes are those of a table with these counts.
 fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>> {
     let (own, again) = bytes.split_at(buckets as usize);
     let known = |byte: &u8| *byte < DELETED || matches!(*byte, EMPTY | DELETED);
@@ -67,7 +67,7 @@ fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>>
     let (full, deleted) = (count(|byte| *byte < DELETED), count(|byte| *byte == DELETED));
     let is_whole =
         bytes.iter().all(known) && full == items && left.checked_add(full)?.checked_add(deleted)? == capacity;
-    // Of a table smaller than a group, empty bytes lie between the first and where they come again.
+    // In a table smaller than a group, empty bytes lie between the first bytes and their repetition.
     let is_mirrored = match buckets < GROUP {
         true => {
             again[..(GROUP - buckets) as usize].iter().all(|byte| *byte == EMPTY)
@@ -79,7 +79,7 @@ fn filled(bytes: &[u8], buckets: u64, left: u64, items: u64) -> Option<Vec<u64>>
 }
 
 impl Table {
-    /// The sizes that a slot can have: multiples of eight, as those with pointers are.
+    /// Return the possible sizes of a slot: multiples of eight, as in slots with pointers.
     pub(crate) fn strides(&self) -> impl Iterator<Item = u64> {
         let (bytes, buckets) = (self.control - self.block, self.buckets);
         let most = bytes / buckets;

@@ -1,7 +1,8 @@
-//! Nodes of BTreeMap and BTreeSet: eleven keys and values each, and in those that are no leaves twelve pointers behind them.
+//! Prove BTreeMap and BTreeSet by their nodes: eleven keys and values each and, in nodes that are not leaves, twelve
+//! pointers after them.
 //!
-//! Where the link to the node above lies, and the two short numbers (which child it is, how many keys it has), follows from
-//! the keys' and values' sizes; they are found where all children of the root agree.
+//! The offsets of the link to the parent and of two short numbers (which child it is, how many keys it has) depend on
+//! the sizes of keys and values. The right offsets are those where all children of the root agree.
 
 use super::candidates::Root;
 use crate::structures::kinds::UNKNOWN;
@@ -11,23 +12,24 @@ use gdbheap_access::memory::reader::Reader;
 const CAPACITY: u64 = 11;
 const EDGES: u64 = 12;
 const EDGE_BYTES: u64 = EDGES * 8;
-/// Keys and values of more bytes are not put into nodes by anybody.
+/// Larger keys and values are unlikely in nodes.
 const LARGEST_LEAF: u64 = 64 << 10;
 
-/// Forms in which two children may agree; those of a tree agree in one or two.
+/// The most forms in which two children may agree; in a real tree there are one or two.
 const MAX_FORMS: usize = 64;
 
-/// Where a node of one tree has what.
+/// Offsets in the nodes of one tree.
 #[derive(Clone, Copy)]
 struct Form {
-    /// The size of a leaf, behind which the others have their edges.
+    /// The size of a leaf; other nodes have their edges after it.
     leaf: u64,
     parent: u64,
     place: u64,
     length: u64,
 }
 
-/// The nodes of the tree with this root, if they lead to each other both ways and have as many keys as it counts.
+/// Return the nodes of the tree with this root, if their links are consistent in both directions and they have as many
+/// keys as it counts.
 pub(crate) fn prove(
     look: &Look<'_>,
     reader: &mut Reader<'_>,
@@ -41,7 +43,7 @@ pub(crate) fn prove(
     }
     let (low, high) = look.requests(&block, false);
     let first = low.checked_sub(EDGE_BYTES)?.next_multiple_of(8).max(24);
-    // What was too little for a block of its own may have been left to this one.
+    // The block may include a remainder that was too small for a block of its own.
     let sizes = (first.saturating_sub(16)..=high.checked_sub(EDGE_BYTES)?).step_by(8);
     for leaf in sizes {
         spend(EDGES)?;
@@ -56,11 +58,11 @@ pub(crate) fn prove(
     None
 }
 
-/// The children that a node may have if leaves have that size: used blocks, at least two.
+/// Return the children that a node may have if leaves have that size: used blocks, at least two.
 fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Option<Vec<u64>> {
     let mut found = Vec::new();
     for at in (node + leaf..node + leaf + EDGE_BYTES).step_by(8) {
-        // What lies behind the last edge is left over.
+        // Words after the last edge are stale.
         match reader.word(at).filter(|child| look.block_from(*child).is_some()) {
             Some(child) => found.push(child),
             None => break,
@@ -69,7 +71,7 @@ fn edges(look: &Look<'_>, reader: &mut Reader<'_>, node: u64, leaf: u64) -> Opti
     (found.len() >= 2).then_some(found)
 }
 
-/// The forms in which the first children agree, at most MAX_FORMS or one more.
+/// Return the forms in which the first children agree, at most MAX_FORMS or one more.
 fn form_of(
     reader: &mut Reader<'_>,
     node: u64,
@@ -102,7 +104,7 @@ fn form_of(
     found
 }
 
-/// All nodes, each with its height, if what each says of itself is as its parent has it.
+/// Return all nodes, if the fields of each agree with its parent.
 fn follow(
     look: &Look<'_>,
     reader: &mut Reader<'_>,

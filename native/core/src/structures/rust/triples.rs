@@ -1,9 +1,9 @@
-//! Three words that may be a Vec's, a String's, or, with a fourth, a VecDeque's: how much they say of the block that they
-//! lead to.
+//! Three words that may be a Vec, a String or, with a fourth, a VecDeque: how strongly they indicate this for the block
+//! to which they point.
 
 use gdbheap_access::memory::reader::Reader;
 
-/// How rustc has ordered a Vec's words.
+/// The order that rustc has given to a Vec's words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// Capacity, pointer, length.
@@ -12,45 +12,44 @@ pub(crate) enum Order {
     PointerFirst,
 }
 
-/// Surprise, in bits, from which on a coincidence is not believed in.
+/// The evidence, in bits, above which a coincidence is ruled out.
 pub(crate) const SURE: f32 = 14.0;
-/// The same where items of more bytes would fit as well, beyond what so many such buffers make likely: of a million with
-/// random bytes a thousand look like a text as others do once in a thousand times.
+/// The same if items of more bytes would fit too, in addition to the bits for the number of such buffers: among a
+/// million with random bytes a thousand look like a text, as others do once in a thousand times.
 const SURE_AMONG_VECS: f32 = 12.0;
-/// What a character says: a quarter of all bytes are letters, digits and what stands among them in names, a third can be
-/// printed, and few pairs of others are one of UTF-8.
+/// The evidence of a character in bits: a quarter of all bytes are letters, digits and other characters of names, a
+/// third can be printed, and few pairs of others are valid UTF-8.
 const BITS: [f32; 3] = [1.9, 1.4, 4.0];
-/// Bytes of a text that are looked at to judge it.
+/// The most bytes of a text that are read to judge it.
 pub(crate) const SAMPLE: usize = 64;
 
-/// The words of what may be a Vec, and the block that they lead to.
+/// The words of a possible Vec, and the block to which they point.
 #[derive(Clone, Debug)]
 pub(crate) struct Triple {
     pub(crate) order: Order,
-    /// Where the pointer stands.
+    /// The address of the pointer.
     pub(crate) at: u64,
     pub(crate) id: u32,
     pub(crate) block: u64,
     pub(crate) cap: u64,
     pub(crate) len: u64,
-    /// The word behind them, a VecDeque's length; all ones where there is none.
+    /// The word after the three, which is a VecDeque's length; all ones if it cannot be read.
     pub(crate) next: u64,
-    /// What a word beside them would be as the length of another container, such as a VecDeque or BufReader: zero where none
-    /// fits.
+    /// A word beside them as the length of another container, such as a VecDeque or BufReader; zero if none fits.
     pub(crate) other: u64,
-    /// The field that it is, as of `candidates::field`.
+    /// The field of the pointer, as in `candidates::field`.
     pub(crate) field: u64,
     pub(crate) on_stack: bool,
-    /// The fewest bytes that may have been asked for, and the most: what the block can hold.
+    /// The fewest bytes that may have been requested, and the most: what the block can hold.
     pub(crate) low: u64,
     pub(crate) usable: u64,
     pub(crate) is_text: bool,
-    /// How many bits a text has to say for itself.
+    /// The evidence in bits that a text needs.
     pub(crate) wanted: f32,
-    /// How unlikely it is that other words look so, and that other bytes look like a text.
+    /// The evidence that other words would not look so, and that other bytes would not look like a text.
     pub(crate) bits: f32,
     pub(crate) text_bits: f32,
-    /// What lies around it says that it is.
+    /// What the words around it prove it to be.
     pub(crate) proven: Option<Shape>,
 }
 
@@ -61,7 +60,7 @@ pub(crate) enum Shape {
 }
 
 impl Triple {
-    /// What these may be if the block was asked for with `low` to `high` bytes; None where they are no Vec's.
+    /// Make a triple for a block for which `low` to `high` bytes were requested; None if the words cannot be a Vec.
     pub(crate) fn new(order: Order, cap: u64, len: u64, (low, high): (u64, u64)) -> Option<Triple> {
         if cap == 0 || len > cap || cap > high {
             return None;
@@ -91,29 +90,29 @@ impl Triple {
         })
     }
 
-    /// The least size that an item can have.
+    /// Return the least size that an item can have.
     pub(crate) fn least(&self) -> u64 {
         least(self.low, self.cap)
     }
 
-    /// The largest one.
+    /// Return the largest size that an item can have.
     pub(crate) fn most(&self) -> u64 {
         self.usable / self.cap
     }
 
-    /// What a VecDeque would have as its length.
+    /// Return the length of a possible VecDeque.
     pub(crate) fn next(&self) -> Option<u64> {
         Some(self.next).filter(|next| *next != u64::MAX)
     }
 
-    /// Reads what the block begins with, and takes it into account.
+    /// Read the first bytes of the block and judge them.
     pub(crate) fn judge(&mut self, reader: &mut Reader<'_>) {
         let mut bytes = [0; SAMPLE];
         let got = reader.fill(self.block, &mut bytes[..(self.usable as usize).min(SAMPLE)]);
         self.judge_text(&bytes[..got]);
     }
 
-    /// Takes into account what the block begins with.
+    /// Judge the first bytes of the block.
     fn judge_text(&mut self, bytes: &[u8]) {
         let wanted = (self.len as usize).min(SAMPLE);
         if self.least() > 1 || wanted == 0 {
@@ -126,19 +125,19 @@ impl Triple {
         }
     }
 
-    /// Whether these may be bytes, of a text or not, but also items of more bytes.
+    /// Return whether these may be bytes, of a text or not, but also larger items.
     pub(crate) fn is_ambiguous(&self) -> bool {
         self.least() == 1 && self.most() > 1 && self.len > 0
     }
 
-    /// Takes into account that the block is one of `others` of which the same could be said.
+    /// Raise the evidence needed, because the same could hold by chance for one of `others` blocks.
     pub(crate) fn judge_among(&mut self, others: usize) {
         if self.is_ambiguous() {
             self.wanted = SURE_AMONG_VECS + bits_of(others as u64);
         }
     }
 
-    /// What the buffer is, as far as that is certain.
+    /// Return what the buffer is, if that is certain.
     pub(crate) fn shape(&self) -> Option<Shape> {
         match self.proven {
             None if self.text_bits >= self.wanted => Some(Shape::Text),
@@ -151,16 +150,16 @@ impl Triple {
         self.proven.get_or_insert(shape);
     }
 
-    /// Where items of that size are: `length` of them from the one at place `first` on, around the end.
+    /// Return the addresses of items of that size: `length` of them from index `first` on, wrapping at the end.
     pub(crate) fn items(&self, stride: u64, first: u64, length: u64) -> Vec<u64> {
         (0..length).map(|item| self.block + (first + item) % self.cap * stride).collect()
     }
 
-    /// Whether the four words may be a VecDeque's: the length comes behind the place of the first item.
+    /// Return whether the four words may be a VecDeque: the length follows the index of the first item.
     pub(crate) fn may_be_deque(&self) -> bool {
         match self.order {
             Order::CapFirst => self.len < self.cap && self.next().is_some_and(|length| length <= self.cap),
-            // Both ends before the pointer, as 1.66 and older have them; the capacity is a power of two.
+            // In 1.66 and older both ends precede the pointer, and the capacity is a power of two.
             Order::PointerFirst => self.cap.is_power_of_two(),
         }
     }
@@ -174,7 +173,8 @@ fn bits_of(number: u64) -> f32 {
     (number.max(1) as f32).log2()
 }
 
-/// A length that is the capacity, or fills more than half of one that was doubled again and again.
+/// Return the evidence of a length that equals the capacity, or fills more than half of a capacity that was doubled
+/// repeatedly.
 fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     match cap {
         _ if len == cap => bits_of(cap),
@@ -183,12 +183,12 @@ fn bits_of_lengths(cap: u64, len: u64) -> f32 {
     }
 }
 
-/// Whether one of these is the size of a type: nearly all are 1, 2, or multiples of 4.
+/// Return whether one of these sizes may be a type's: nearly all types have 1, 2, or a multiple of 4 bytes.
 pub(crate) fn may_be_size(least: u64, most: u64) -> bool {
     least <= most && (least <= 2 || most / 4 * 4 >= least)
 }
 
-/// How many bits the characters say; None where one is no text's. The end may cut the last in two.
+/// Return the evidence of the characters in bits; None if one cannot be a text's. The end may cut the last character.
 pub(crate) fn letters(bytes: &[u8]) -> Option<f32> {
     let whole = match std::str::from_utf8(bytes) {
         Ok(text) => text,
@@ -216,7 +216,7 @@ mod tests {
         assert!(triple(0, 0, (1, 24)).is_none() && triple(5, 6, (1, 24)).is_none() && triple(25, 6, (1, 24)).is_none());
         let few = triple(4, 3, (89, 104)).unwrap();
         assert!((few.least(), few.most()) == (23, 26) && few.shape().is_none());
-        // 1024 items of eight bytes, of which no other number near it makes the block.
+        // 1024 items of eight bytes: no other number near it explains the block.
         assert!(triple(1024, 1000, (8185, 8200)).unwrap().bits >= 10.0);
         assert!(triple(1025, 1000, (8185, 8200)).unwrap().bits < 10.0);
         assert!(triple(1100, 1000, (8185, 8200)).is_none());

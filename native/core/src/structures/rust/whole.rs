@@ -1,4 +1,4 @@
-//! All that is found in a program in Rust, the surest first.
+//! Find everything in a Rust program, the surest proofs first.
 
 use super::buffers::{judged, Buffers};
 use super::candidates::{Candidates, Wide};
@@ -17,13 +17,14 @@ use gdbheap_access::error::Cancelled;
 use gdbheap_access::memory::reader::Reader;
 use gdbheap_access::work::Control;
 
-/// Words that are read for each block of the target, over all proofs: what a target says must not take longer than its size.
+/// Words that all proofs together may read for each block of the target: the time must be in proportion to the target's
+/// size, whatever it contains.
 const WORDS_FOR_EACH: u64 = 256;
 const FIRST_WORDS: u64 = 1 << 20;
-/// Words between two looks at whether to go on.
+/// Words between two checks for cancellation.
 const WORDS_UNHEARD: u64 = 64 << 10;
 
-/// Names what is proven, of what all workers have found.
+/// Classify what can be proven from the candidates of all workers.
 pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control<'_>) -> Result<(), Cancelled> {
     let parts: Vec<Candidates> = found.iter_mut().map(|part| std::mem::take(&mut part.of_rust)).collect();
     let mut from_stacks: ByAddress<u32> = ByAddress::default();
@@ -111,7 +112,7 @@ pub(crate) fn prove_rust(look: &Look<'_>, found: &mut [Found], control: &Control
     Ok(())
 }
 
-/// Notes how much of a table is in use: as much as a table for its items alone would have.
+/// Record how much of a table is in use: as much as a table for its items alone would have.
 fn fill(look: &Look<'_>, table: &Table) {
     let Some((_, block)) = look.block_from(table.block) else { return };
     let wanted = (table.filled.len() as u64 * 8).div_ceil(7).next_power_of_two().max(4);
@@ -119,7 +120,7 @@ fn fill(look: &Look<'_>, table: &Table) {
     look.fill(table.id, &block, capacity, capacity / table.buckets * wanted.min(table.buckets), Filling::Scattered);
 }
 
-/// Names the objects behind pointers to traits.
+/// Classify the objects behind trait pointers.
 fn name_objects<'a>(
     look: &'a Look<'a>,
     reader: &mut Reader<'a>,

@@ -1,4 +1,4 @@
-//! The bins by number, and which one chunks of a size belong to.
+//! Numbers of malloc's bins, and the bin for each chunk size.
 
 use crate::allocators::glibc::chunks::GRAIN;
 
@@ -8,7 +8,7 @@ pub(super) const SMALL_BINS: u64 = 64;
 pub(super) const MAX_DAMAGE: usize = 1000;
 pub(super) const NO_BIN: u8 = 0;
 
-/// The bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).
+/// Return the bin of free chunks of a size, once they are sorted (glibc's `largebin_index_64`, the same since 2.17).
 pub(super) fn bin_of(size: u64) -> u64 {
     match size {
         0..0x400 => size / GRAIN,
@@ -21,7 +21,8 @@ pub(super) fn bin_of(size: u64) -> u64 {
     }
 }
 
-/// The size of the smallest chunk that is sorted into each bin; 0 for 0, which is no bin, and for the unsorted one.
+/// Return by bin number the size of the smallest chunk that is sorted into the bin; 0 for number 0, which is not a bin,
+/// and for the unsorted bin.
 pub fn least_sizes() -> Vec<u64> {
     let mut least = vec![0; BINS as usize];
     let mut size = UNSORTED.wrapping_add(1).wrapping_mul(GRAIN);

@@ -1,4 +1,4 @@
-//! The free chunks of all regions, numbered in their order, with their links.
+//! The free chunks of all regions, numbered by address order, with their links.
 
 use super::bin::{MAX_DAMAGE, NO_BIN};
 use crate::allocators::damage::{hex, Damage};
@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Mutex;
 
-/// What a word of bits covers.
+/// The bytes that one word of bits covers.
 const WORD_BYTES: u64 = 64 * GRAIN;
-/// A multiple of what a word of bits covers.
+/// A multiple of WORD_BYTES.
 const SLICE: u64 = 32 << 20;
 
 /// The size and the links of a free chunk.
@@ -25,7 +25,7 @@ pub(super) struct Links {
     pub(super) bk: u64,
 }
 
-/// 64 possible chunks: which are free, and the number of the first.
+/// 64 possible chunks: bits of those that are free, and the number of the first free one.
 struct Word {
     free: u64,
     first: usize,
@@ -57,7 +57,7 @@ impl FreeOfRegion {
         self.numbers.clone()
     }
 
-    /// The number of the free chunk at `address`.
+    /// Return the number of the free chunk at `address`.
     #[inline]
     pub(super) fn number(&self, address: u64) -> Option<usize> {
         let offset = address.wrapping_sub(self.start);
@@ -68,7 +68,7 @@ impl FreeOfRegion {
         is_free.then_some(word.first + before.count_ones() as usize)
     }
 
-    /// Where the free chunk with a number of this region begins.
+    /// Return the address of the free chunk with a number of this region.
     pub(super) fn address(&self, number: usize) -> u64 {
         let at = self.words.partition_point(|word| word.first <= number).saturating_sub(1);
         let Some(word) = self.words.get(at) else { return self.end };
@@ -76,7 +76,7 @@ impl FreeOfRegion {
         self.start + at as u64 * WORD_BYTES + u64::from(left.trailing_zeros()) * GRAIN
     }
 
-    /// The addresses of a slice's free chunks.
+    /// Return the addresses of a slice's free chunks, ascending.
     pub(super) fn addresses(&self, slice: &Slice) -> impl Iterator<Item = u64> + '_ {
         let start = slice.from;
         let words =
@@ -87,7 +87,7 @@ impl FreeOfRegion {
         })
     }
 
-    /// Writes the size and the links of each free chunk of a slice; zeros where there are none.
+    /// Write the size and the links of each free chunk of a slice; zeros if the walk collected none.
     fn put_links(&self, share: &Share<'_, [u64; 3]>, found: &FreeLinks) {
         let mut found = found.between(share.slice.from, share.slice.to).peekable();
         for (room, address) in share.take().into_iter().flatten().zip(self.addresses(&share.slice)) {
@@ -111,7 +111,7 @@ impl FreeOfRegion {
     }
 }
 
-/// A part of a region, and the numbers of its free chunks.
+/// A part of a region, with the numbers of its free chunks.
 pub(super) struct Slice {
     pub(super) region: usize,
     pub(super) from: u64,
@@ -119,14 +119,14 @@ pub(super) struct Slice {
     pub(super) numbers: Range<usize>,
 }
 
-/// What one worker writes about a slice.
+/// The part of an array that one worker fills, for the free chunks of a slice.
 pub(super) struct Share<'a, T> {
     pub(super) slice: Slice,
     room: Mutex<Option<&'a mut [T]>>,
 }
 
 impl<'a, T> Share<'a, T> {
-    /// The room for the slice's free chunks; None when it was taken before.
+    /// Return the room for the slice's free chunks; None if it was already taken.
     pub(super) fn take(&self) -> Option<&'a mut [T]> {
         take(&self.room)
     }
@@ -137,13 +137,13 @@ pub(super) struct FreeChunks {
     /// `[size, fd, bk]` by number.
     links: Vec<[u64; 3]>,
     bins: Vec<AtomicU8>,
-    /// Ascending.
+    /// Ascending by address.
     pub(super) size_links: Vec<SizeLink>,
 }
 
 impl FreeChunks {
-    /// Numbers the free chunks. Their links are those that the walk collected; where it did not, the stretches are walked
-    /// once more.
+    /// Number the free chunks. Use the links that the walk collected; if it collected none, walk the stretches once
+    /// more.
     pub(super) fn of(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<(FreeChunks, Vec<Damage>)> {
         let mut count = 0;
         let mut regions = Vec::with_capacity(chunks.regions.len());
@@ -176,7 +176,7 @@ impl FreeChunks {
         self.links.len()
     }
 
-    /// Divides what is to be written about each free chunk, by number, among workers.
+    /// Divide an array with one entry per free chunk among workers.
     pub(super) fn shares<'a, T>(&self, mut rest: &'a mut [T]) -> Vec<Share<'a, T>> {
         let slices = self.regions.iter().enumerate().flat_map(|(index, region)| region.slices(index));
         let share = |slice: Slice| {
@@ -197,7 +197,7 @@ impl FreeChunks {
         self.bins[number].load(Ordering::Relaxed)
     }
 
-    /// Puts a chunk into a bin; returns the one that it was in.
+    /// Put a chunk into a bin; return the bin that it was in before.
     pub(super) fn put(&self, number: usize, bin: u8) -> u8 {
         self.bins[number].swap(bin, Ordering::Relaxed)
     }
@@ -211,12 +211,12 @@ impl FreeChunks {
         (region.start <= address).then_some(region)
     }
 
-    /// The number of the free chunk at `address`.
+    /// Return the number of the free chunk at `address`.
     pub(super) fn number(&self, address: u64) -> Option<usize> {
         self.region_of(address)?.number(address)
     }
 
-    /// The number of the free chunk of an arena at `address`.
+    /// Return the number of the free chunk at `address`, if it belongs to this arena.
     pub(super) fn number_of_arena(&self, arena: u32, address: u64) -> Option<usize> {
         self.region_of(address).filter(|region| region.arena == arena)?.number(address)
     }
@@ -227,7 +227,7 @@ impl FreeChunks {
     }
 }
 
-/// The links of each region's free chunks.
+/// Return the links of each region's free chunks.
 fn collected(watcher: &dyn Watcher, space: &Space, chunks: &Chunks) -> Result<Vec<FreeLinks>> {
     let kept: Option<Vec<FreeLinks>> = chunks.regions.iter().map(|region| take(&region.free_links)).collect();
     if let Some(kept) = kept {

@@ -1,8 +1,9 @@
-//! The doubly linked lists of free chunks: which bin each free chunk is in, and whether every link is as it must be.
+//! The doubly linked lists of free chunks: find the bin of each free chunk and check every link.
 //!
-//! A free chunk's first words are `fd` and `bk`; one in a large bin that is the first of its size has `fd_nextsize` and
-//! `bk_nextsize` after them. Bin n is the ring through a head that overlays `malloc_state.bins`, as if a chunk began 16
-//! bytes before its pair of words: 1 is the unsorted bin, 2 to 63 are small ones of one size each, 64 to 126 large ones.
+//! A free chunk's first words are `fd` and `bk`. In a large bin, the first chunk of each size has `fd_nextsize` and
+//! `bk_nextsize` after them. Bin n is a ring whose head overlays `malloc_state.bins`, as if a chunk began 16 bytes
+//! before the bin's pair of words. Bin 1 is the unsorted bin, 2 to 63 are small bins of one size each, 64 to 126 are
+//! large bins.
 
 mod bin;
 mod free;
@@ -23,15 +24,15 @@ use std::collections::BTreeMap;
 
 pub use bin::least_sizes;
 
-/// Which bin each free chunk is in.
+/// The bin of each free chunk.
 pub struct Bins {
     free: FreeChunks,
-    /// What is wrong with links and flags.
+    /// Wrong links and flags.
     pub damage: Vec<Damage>,
 }
 
 impl Bins {
-    /// `(arena, bin, chunks)` of every bin that is not empty; bin 0: free chunks that are in none.
+    /// Return `(arena, bin, chunks)` of every bin that is not empty. Bin 0 counts free chunks that are in no bin.
     pub fn rows(&self) -> Vec<(u32, u64, Tally)> {
         let mut rows: BTreeMap<(u32, u64), Tally> = BTreeMap::new();
         for region in &self.free.regions {
@@ -47,13 +48,14 @@ impl Bins {
         rows.into_iter().map(|((arena, bin), tally)| (arena, bin, tally)).collect()
     }
 
-    /// The bin of a free chunk; None for what is no free chunk, 0 for one that is in no bin.
+    /// Return the bin of a free chunk: 0 if it is in no bin, None if `chunk` is not a free chunk.
     pub fn find(&self, chunk: u64) -> Option<u8> {
         self.free.number(chunk).map(|number| self.free.bin(number))
     }
 }
 
-/// Follows the bins of every arena. `heads`: the address of each arena's `malloc_state.bins`, by arena; 0: not looked at.
+/// Follow the bins of every arena. `heads` has the address of each arena's `malloc_state.bins`; an arena with 0 is
+/// skipped.
 pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads: &[u64]) -> Result<Bins> {
     let (free, mut damage) = FreeChunks::of(watcher, space, chunks)?;
     let rings = Rings { space, free: &free };
@@ -74,7 +76,7 @@ pub fn follow_bins(watcher: &dyn Watcher, space: &Space, chunks: &Chunks, heads:
     Ok(Bins { free, damage })
 }
 
-/// Free chunks in no bin.
+/// Report free chunks that are in no bin.
 fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
     for region in &free.regions {
         for number in region.numbers().filter(|number| free.bin(*number) == NO_BIN) {
@@ -86,7 +88,7 @@ fn check_places(free: &FreeChunks, found: &mut Vec<Damage>) {
     }
 }
 
-/// Links between the first chunks of neighbouring sizes that do not point back.
+/// Report links between the first chunks of neighbouring sizes that do not point back.
 fn check_sizes_links(free: &FreeChunks, found: &mut Vec<Damage>) {
     const EXPECTED: &str = "the first chunk of another size, linked back";
     for link in &free.size_links {

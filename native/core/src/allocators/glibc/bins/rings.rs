@@ -1,4 +1,4 @@
-//! The rings of the bins, gone round link by link: what is wrong, and where.
+//! Follow the rings of the bins link by link, and report each wrong link with its address.
 
 use super::bin::{bin_of, MAX_DAMAGE, NO_BIN, UNSORTED};
 use super::free::{FreeChunks, Links};
@@ -7,12 +7,12 @@ use gdbheap_access::error::{Cancelled, Result};
 use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{Control, Watcher};
 
-/// One way round a bin.
+/// A direction in which to follow a bin's ring.
 #[derive(Clone, Copy)]
 struct Direction {
     on: fn(&Links) -> u64,
     back: fn(&Links) -> u64,
-    /// Of the link in a chunk, or in the bin's head as if that were one.
+    /// The offset of the link in a chunk, or in the bin's head seen as a chunk.
     offset: u64,
     leads_astray: &'static str,
     not_back: &'static str,
@@ -38,7 +38,7 @@ const BACKWARD: Direction = Direction {
     is_second: true,
 };
 
-/// One bin of an arena; `head`: where a chunk would begin whose links are the bin's pair of words.
+/// One bin of an arena. `head` is the address of the chunk whose links would be the bin's pair of words.
 #[derive(Clone, Copy)]
 pub(super) struct Ring {
     pub(super) arena: u32,
@@ -47,7 +47,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// `bins`: the address of the arena's `malloc_state.bins`.
+    /// Make the ring of a bin. `bins` is the address of the arena's `malloc_state.bins`.
     pub(super) fn new(arena: u32, bins: u64, bin: u64) -> Ring {
         Ring { arena, bin, head: bins.wrapping_add((bin - 1) * 16).wrapping_sub(16) }
     }
@@ -59,13 +59,14 @@ pub(super) struct Rings<'a> {
 }
 
 impl Rings<'_> {
-    /// The first and the last chunk of a ring, or its head where it is empty; None where the head cannot be read.
+    /// Return the first and the last chunk of a ring, or its head twice if the ring is empty; None if the head cannot
+    /// be read.
     pub(super) fn ends(&self, ring: Ring) -> Option<(u64, u64)> {
         let word = |offset| self.space.word(ring.head.wrapping_add(offset)).ok();
         Some((word(FORWARD.offset)?, word(BACKWARD.offset)?))
     }
 
-    /// Goes round all rings; puts the chunks into their bins, and returns what is wrong.
+    /// Follow all rings, put the chunks into their bins, and return the damage.
     pub(super) fn follow(&self, watcher: &dyn Watcher, rings: &[Ring]) -> Result<Vec<Damage>> {
         let work = |found: &mut Vec<Damage>, ring: &Ring, control: &Control| {
             found.extend(self.go_round(*ring, control)?);
@@ -74,7 +75,7 @@ impl Rings<'_> {
         Ok(self.space.task(watcher, None).run(rings, Vec::new, work)?.into_iter().flatten().collect())
     }
 
-    /// Goes round one ring, forward by `fd` and, where that leads astray, back by `bk`.
+    /// Follow one ring forward by `fd`. If a link is wrong there, follow it also backward by `bk`.
     fn go_round(&self, ring: Ring, control: &Control) -> Result<Vec<Damage>, Cancelled> {
         let mut found = Vec::new();
         let Some((first, last)) = self.ends(ring) else {
@@ -90,7 +91,7 @@ impl Rings<'_> {
         Ok(found)
     }
 
-    /// Follows the links one way from the head; returns the last chunk if they lead back to the head.
+    /// Follow the links one way from the head. Return the last chunk if they lead back to the head.
     #[inline(always)]
     fn go(
         &self,
@@ -114,7 +115,7 @@ impl Rings<'_> {
             };
             let chunk = self.free.links(number);
             if self.free.put(number, ring.bin as u8) != NO_BIN {
-                // Going back ends where going forward did.
+                // The backward way ends at the chunk where the forward way ended: that is not damage.
                 if !way.is_second {
                     found.push(Damage::new(at, "free chunk", "in one bin, once", format!("again in bin {}", ring.bin)));
                 }

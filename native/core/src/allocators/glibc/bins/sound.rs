@@ -1,12 +1,12 @@
-//! The quick way round the bins, for rings in which every link is as it must be.
+//! The fast way to follow the bins, for rings without a wrong link.
 //!
-//! From chunk to chunk a ring jumps anywhere in memory, and each step waits for the one before it. So all links are
-//! looked up first, in the order of the chunks and on all cores, where no step waits for another; what is left to be
-//! followed are numbers. Those rings are cut into stretches at every chunk whose number is a multiple of `step`, and many
-//! stretches are followed at a time, so that the waits overlap; then the stretches of a ring are put together.
+//! A ring jumps from chunk to chunk anywhere in memory, and each step waits for the one before it. So all links are
+//! looked up first, in address order and on all cores, where no step waits for another; after that only numbers have to
+//! be followed. Those rings are cut into stretches at every chunk whose number is a multiple of `step`. Many stretches
+//! are followed at a time, so that the waits overlap. At last the stretches of each ring are put together.
 //!
-//! Each link points to a chunk that points back, so no two chunks point to the same one: a stretch neither meets
-//! another nor goes in a circle without coming to a cut.
+//! Each link points to a chunk that points back, so no two chunks point to the same one. A stretch therefore never
+//! meets another stretch, and cannot go in a circle without reaching a cut.
 
 use super::bin::{bin_of, BINS, NO_BIN, UNSORTED};
 use super::free::{FreeOfRegion, Share};
@@ -15,10 +15,10 @@ use gdbheap_access::error::Result;
 use gdbheap_access::work::{Control, Watcher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Marks the number of a bin among numbers of chunks.
+/// A flag that marks the number of a bin among numbers of chunks.
 const HEAD: u32 = 1 << 31;
 const NO_STRETCH: u32 = u32::MAX;
-/// Links from one cut to the next at least, on average.
+/// The least average number of links from one cut to the next.
 const SHORTEST: usize = 64;
 const MAX_CUTS: usize = 1 << 12;
 const STRETCHES_IN_JOB: usize = 128;
@@ -31,11 +31,11 @@ struct Filled {
     last: u32,
 }
 
-/// Rings as numbers, and the stretches they are cut into.
+/// Rings as numbers, and the stretches into which they are cut.
 struct Numbers {
-    /// Of each chunk the number of the next one, or HEAD and the number of the bin.
+    /// For each chunk the number of the next one, or HEAD with the number of the bin.
     next: Vec<u32>,
-    /// A power of two.
+    /// The distance of cuts, a power of two.
     step: u32,
     /// The first chunk of each stretch.
     starts: Vec<u32>,
@@ -44,8 +44,8 @@ struct Numbers {
 }
 
 impl Rings<'_> {
-    /// Goes round all rings and puts the chunks into their bins; false if anything is not as it must be, and then no bin
-    /// means anything.
+    /// Follow all rings and put the chunks into their bins. Return false if anything is wrong; the bins are invalid
+    /// then.
     pub(super) fn are_sound(&self, watcher: &dyn Watcher, heads: &[u64], rings: &[Ring]) -> Result<bool> {
         let Some(next) = self.look_up_links(watcher, heads)? else { return Ok(false) };
         let Some(filled) = self.filled(rings) else { return Ok(false) };
@@ -55,7 +55,7 @@ impl Rings<'_> {
         Ok(self.put_into_bins(&numbers, &bins))
     }
 
-    /// The rings that have chunks; None if a head points to a chunk that does not point back.
+    /// Return the rings that have chunks; None if a head points to a chunk that does not point back.
     fn filled(&self, rings: &[Ring]) -> Option<Vec<Filled>> {
         let mut filled = Vec::new();
         for ring in rings {
@@ -73,8 +73,8 @@ impl Rings<'_> {
         Some(filled)
     }
 
-    /// Of each free chunk, by number, where `fd` points: the number of a chunk that points back, or HEAD and the number of
-    /// a bin. None if one points anywhere else.
+    /// Return for each free chunk, by number, where its `fd` points: the number of a chunk that points back, or HEAD
+    /// with the number of a bin. None if any `fd` points elsewhere.
     fn look_up_links(&self, watcher: &dyn Watcher, heads: &[u64]) -> Result<Option<Vec<u32>>> {
         if self.free.len() >= HEAD as usize {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Rings<'_> {
         })
     }
 
-    /// Where a chunk's `fd` points: see `look_up_links`. `bins`: where its arena has its bins.
+    /// Return where a chunk's `fd` points, as in `look_up_links`. `bins` is the address of the bins of its arena.
     #[inline(always)]
     fn link(&self, region: &FreeOfRegion, bins: u64, number: usize, address: u64) -> Option<u32> {
         let fd = self.free.links(number).fd;
@@ -115,7 +115,7 @@ impl Rings<'_> {
         (self.free.links(next).bk == address).then_some(next as u32)
     }
 
-    /// Where each stretch ends: at the number of another's first chunk, or at HEAD and a bin.
+    /// Return where each stretch ends: the number of another stretch's first chunk, or HEAD with a bin.
     fn follow_stretches(&self, watcher: &dyn Watcher, numbers: &Numbers) -> Result<Vec<u32>> {
         let count = numbers.starts.len();
         let jobs: Vec<_> =
@@ -132,7 +132,7 @@ impl Rings<'_> {
         Ok(ends)
     }
 
-    /// Puts every chunk into the bin of its stretch; whether each is one for its size.
+    /// Put every chunk into the bin of its stretch. Return whether each bin fits its chunk's size.
     fn put_into_bins(&self, numbers: &Numbers, bins: &[u8]) -> bool {
         numbers.stretches.iter().enumerate().all(|(number, stretch)| {
             let bin = bins.get(stretch.load(Ordering::Relaxed) as usize).copied().unwrap_or(NO_BIN);
@@ -153,7 +153,7 @@ impl Numbers {
         Numbers { next, step, starts, stretches }
     }
 
-    /// Follows some stretches, many at a time.
+    /// Follow some stretches, AT_ONCE of them in turn, and append (stretch, end) to `ends`.
     fn follow(&self, stretches: std::ops::Range<usize>, ends: &mut Vec<(u32, u32)>) {
         let mut waiting = stretches.map(|stretch| (stretch as u32, self.starts[stretch]));
         let mut followed: Vec<(u32, u32)> = waiting.by_ref().take(AT_ONCE).collect();
@@ -173,7 +173,8 @@ impl Numbers {
         }
     }
 
-    /// The bin of each stretch; None if a ring does not come back to its head, or not from its last chunk.
+    /// Return the bin of each stretch; None if a ring does not come back to its head, or comes back from another chunk
+    /// than its last one.
     fn put_together(&self, filled: &[Filled], ends: &[u32]) -> Option<Vec<u8>> {
         let mut bins = vec![NO_BIN; ends.len()];
         let mut others = self.next.len().div_ceil(self.step as usize);

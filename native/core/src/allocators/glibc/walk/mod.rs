@@ -7,12 +7,14 @@
 //! 0x..2a0: the 24 bytes of p, of which the last 8 lie in the next header's prev_size
 //! ```
 //!
-//! In use is what the next chunk's PREV_INUSE says, minus the members of fast bins and thread caches: both look used.
+//! A chunk is in use if the next chunk's PREV_INUSE is set, unless it is in a fast bin or a thread cache: those look
+//! used.
 //!
-//! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores: each part
-//! of one begins at the first address that looks like a chunk, and holds plain chunks only. Then one walk goes through
-//! the stretch and, where it meets a chunk that a part has too, takes over what the part found: from the same chunk two
-//! walks go the same way. Whatever a part began with too early, in the middle of a block's data, is dropped.
+//! A walk can only begin where a chunk is known to begin. Long stretches are nevertheless walked by all cores: each
+//! part of one begins at the first address that looks like a chunk, and holds plain chunks only. Then one walk goes
+//! through the stretch. Where it meets a chunk that a part has too, it takes over what the part found: two walks
+//! continue equally from the same chunk. What a part found before that chunk, such as in the middle of a block's data,
+//! is dropped.
 
 mod parts;
 mod walker;
@@ -34,7 +36,7 @@ use whole::Walk;
 
 const WORDS_IN_PART: usize = (PART / GRAIN / 64) as usize;
 
-/// The bits of one stretch, and what is wrong with its size.
+/// The bits of one stretch, and damage in its size.
 struct RegionBits {
     stretch: Stretch,
     starts: Bits,
@@ -117,18 +119,18 @@ impl WholeJob<'_> {
     }
 }
 
-/// A list of a thread's cache; size 0: its chunks may have any.
+/// A list of a thread's cache. If `size` is 0, its chunks may have any size.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheList {
     /// The address of its first entry.
     pub first: u64,
     pub entries: u64,
-    /// Of its chunks.
+    /// The size of its chunks.
     pub size: u64,
 }
 
-/// Walks every stretch and follows the lists of all thread caches. Returns how many entries of each list were taken, and
-/// where the last link of it leads. `collects`: whether the links of free chunks are kept, for `follow_bins`.
+/// Walk every stretch and follow the lists of all thread caches. Return for each list how many entries were taken, and
+/// where its last link leads. `collects`: keep the links of free chunks, for `follow_bins`.
 pub fn walk_chunks(
     watcher: &dyn Watcher,
     space: &Space,
@@ -144,8 +146,8 @@ pub fn walk_chunks(
     Ok((chunks, taken))
 }
 
-/// Walks every stretch; what only lists tell, fast bins and thread caches, is used there. `collects`: whether the links
-/// of free chunks are kept.
+/// Walk every stretch. Chunks in fast bins and thread caches count as used here, because only the lists show them.
+/// `collects`: keep the links of free chunks.
 pub(crate) fn walk_stretches(
     watcher: &dyn Watcher,
     space: &Space,

@@ -1,4 +1,4 @@
-//! Parts of a stretch, walked by any free worker, each from the first address in it that looks like a chunk.
+//! Parts of a stretch, each walked by any free worker from the first address in it that looks like a chunk.
 
 use super::walker::{ChunkWalker, Header, RegionInfo, Words};
 use crate::allocators::glibc::chunks::{Head, Link};
@@ -8,18 +8,18 @@ use gdbheap_access::memory::space::Space;
 use gdbheap_access::work::{take, Control};
 use std::sync::Mutex;
 
-/// What one part covers; a multiple of what a word of bits does.
+/// The bytes of one part, a multiple of what one word of bits covers.
 pub(super) const PART: u64 = 16 << 20;
-/// What is walked between two looks at whether the work goes on.
+/// The bytes that are walked between two checks for cancellation.
 pub(super) const STRIDE: u64 = 1 << 20;
-/// A part that meets no chunk for this many bytes is in the middle of a large one.
+/// A part without a chunk in this many bytes lies in the middle of a large one.
 const MAX_SEARCHED: u64 = 256 << 10;
 
-/// What the walk of one part found; its bits are in the stretch's.
+/// The result of the walk of one part, except its bits, which are in the stretch's bits.
 pub(super) struct Part {
     pub(super) index: usize,
     pub(super) from: u64,
-    /// Up to where it walked; `from` when it found no chunk to begin with.
+    /// The address at which the walk stopped; `from` if it found no chunk to begin with.
     pub(super) to: u64,
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
@@ -28,7 +28,7 @@ pub(super) struct Part {
     pub(super) free: Option<FreeLinks>,
 }
 
-/// A part to be walked; the worker that takes it takes its bits.
+/// A part to be walked. The worker that takes it takes its bits.
 pub(super) struct PartJob<'a> {
     pub(super) index: usize,
     pub(super) info: RegionInfo<'a>,

@@ -1,4 +1,4 @@
-//! Plain chunks, one after the other, as fast as memory comes.
+//! Walk plain chunks one after the other, as fast as memory can be read.
 
 use crate::allocators::glibc::chunks::{Head, Link, Stretch, GRAIN, HEAD_BYTES, SMALLEST};
 use crate::allocators::glibc::free_links::{FreeLinks, NON_MAIN_ARENA};
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const PREV_INUSE: u64 = 1;
 pub(super) const SIZE_BITS: u64 = 7;
-/// This many sound chunks in a row make an address a chunk.
+/// Sound chunks in a row that prove that an address is a chunk.
 const SOUND_STEPS: u32 = 64;
-/// Beyond this number the heads are read again when they are asked for.
+/// Up to this number the heads of chunks are kept; if there are more, they are read again when needed.
 const MAX_HEADS: usize = 1 << 17;
 pub(super) const MAX_FAST_BINS: usize = 16;
-/// Of a free chunk, after its header: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
+/// Bytes after a free chunk's header that are needed: `fd`, `bk`, `fd_nextsize`, `bk_nextsize`.
 const LINK_BYTES: usize = 32;
 
-/// The bits of starts and of free chunks.
+/// The bits of block starts and the bits of free chunks.
 pub(super) type Words<'a> = (&'a mut [u64], &'a mut [u64]);
 
 /// One header as read: its address, its two words, and the first word after it.
@@ -48,13 +48,13 @@ impl Header {
     }
 }
 
-/// What a walk knows of the stretch it goes through, and how many heads all walks of it keep.
+/// What a walk knows of its stretch, and the number of heads that all walks of it keep.
 pub(super) struct RegionInfo<'a> {
     pub(super) stretch: &'a Stretch,
     /// Bit n: the fast bin for chunks of 16 * n bytes is not empty.
     pub(super) fast_sizes: u64,
     pub(super) heads: &'a AtomicUsize,
-    /// Whether the links of free chunks are wanted.
+    /// Whether to collect the links of free chunks.
     pub(super) collects: bool,
     user_end: u64,
 }
@@ -75,7 +75,7 @@ impl<'a> RegionInfo<'a> {
     }
 }
 
-/// Plain chunks as they are walked: their bits, and what is kept of them.
+/// A walk over plain chunks: their bits, and what is kept of them.
 pub(super) struct ChunkWalker<'a> {
     pub(super) info: &'a RegionInfo<'a>,
     space: &'a Space,
@@ -87,9 +87,9 @@ pub(super) struct ChunkWalker<'a> {
     pub(super) links: Vec<Link>,
     /// None once there were too many.
     pub(super) heads: Option<Vec<Head>>,
-    /// None where they are not wanted.
+    /// None if they are not collected.
     pub(super) free: Option<FreeLinks>,
-    /// The last chunk: the next header will tell whether it is in use. And its first bytes.
+    /// The last chunk, and its first bytes in `head`. The next header will tell whether the chunk is in use.
     pub(super) previous: Option<Header>,
     pub(super) head: Head,
 }
@@ -127,7 +127,7 @@ impl<'a> ChunkWalker<'a> {
         (address - self.base) / GRAIN
     }
 
-    /// Walks plain chunks from `at` until one starts at or after `to`; returns where it stopped.
+    /// Walk plain chunks from `at` until one starts at or after `to`. Return where the walk stopped.
     pub(super) fn plain_chunks(&mut self, mut at: u64, to: u64) -> u64 {
         while at < to {
             at = self.scan_window(at, to);
@@ -142,7 +142,7 @@ impl<'a> ChunkWalker<'a> {
         at
     }
 
-    /// The same as far as the window reaches, without a look at anything but the bytes in it.
+    /// Do the same with the bytes of the window only, as far as they reach.
     pub(super) fn scan_window(&mut self, mut at: u64, to: u64) -> u64 {
         let ChunkWalker { info, window, base, starts, low, links, heads, free, previous, head, .. } = self;
         let buffer = window.rest(at);
@@ -190,14 +190,14 @@ impl<'a> ChunkWalker<'a> {
         at
     }
 
-    /// Takes a plain chunk.
+    /// Add a plain chunk.
     pub(super) fn put(&mut self, header: Header) {
         bits::set(self.starts, self.index(header.address));
         self.previous = Some(header);
         self.look_at_head(&header);
     }
 
-    /// Remembers the first bytes of a chunk until it is known whether it is in use.
+    /// Keep the first bytes of a chunk until the next header tells whether it is in use.
     pub(super) fn look_at_head(&mut self, chunk: &Header) {
         if self.heads.is_none() && self.free.is_none() {
             return;
@@ -206,13 +206,13 @@ impl<'a> ChunkWalker<'a> {
         self.head = Head::new(chunk.address, bytes);
     }
 
-    /// Whether the next header says that the chunk before it is free, and has another size for it.
+    /// Return whether the next header says that the chunk before it is free but gives another size for it.
     pub(super) fn contradicts(&self, next: &Header) -> bool {
         let before = self.previous.as_ref();
         !next.prev_in_use() && before.is_some_and(|before| next.prev_size != before.size())
     }
 
-    /// What the next header says of the chunk before it.
+    /// Record the chunk before `next` as used or free, as that header says.
     pub(super) fn settle(&mut self, next: &Header) {
         let Some(before) = self.previous.take() else { return };
         if next.prev_in_use() {
@@ -227,14 +227,14 @@ impl<'a> ChunkWalker<'a> {
         }
     }
 
-    /// Leaves the last chunk; no header tells whether it is in use, and it is taken for used.
+    /// Record the last chunk as used: no header tells whether it is.
     pub(super) fn leave(&mut self) {
         if let Some(last) = self.previous.take() {
             check_flags(self.info, &mut self.free, &last);
         }
     }
 
-    /// Whether a walk from `start` reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
+    /// Return whether a walk from `start` reaches an end, or takes `SOUND_STEPS` sound chunks in a row.
     pub(super) fn is_sound(&mut self, start: u64) -> bool {
         let (end, top) = (self.info.stretch.end, self.info.stretch.top);
         let mut at = start;
@@ -263,8 +263,8 @@ impl<'a> ChunkWalker<'a> {
         true
     }
 
-    /// Whether a stretch may end here: with a double fence in the main arena, at the end of a thread's heap with one of
-    /// sizes 0x10 and 0, or 0 alone where its top had been too small for two.
+    /// Return whether a stretch may end here. The main arena ends with a double fence. A thread's heap ends with one of
+    /// sizes 0x10 and 0, or with 0 alone if its top was too small for two.
     pub(super) fn ends_in_fences(&mut self, header: &Header) -> bool {
         let rest = self.info.stretch.end - header.address;
         match (header.size(), rest) {
@@ -277,9 +277,9 @@ impl<'a> ChunkWalker<'a> {
         }
     }
 
-    /// Whether a walk from `start` takes sound chunks, passes `at` without stopping there, and before `at` meets a
-    /// free chunk whose neighbours in the list link back: what used to be chunks has none. `failed`: from where it is known not to, so
-    /// that no way is gone twice.
+    /// Return whether a walk from `start` takes sound chunks, passes `at` without stopping there, and meets before `at`
+    /// a free chunk whose neighbours in the list link back. Stale chunks have no such neighbours. `failed` has the
+    /// addresses from which a walk is known to fail, so that none is walked twice.
     pub(super) fn passes(&mut self, start: u64, at: u64, failed: &mut HashSet<u64>) -> bool {
         let (mut stand, mut linked) = (start, false);
         while stand < at {
@@ -299,7 +299,7 @@ impl<'a> ChunkWalker<'a> {
         linked && stand > at && (stand == self.info.stretch.end || self.is_sound(stand))
     }
 
-    /// Whether the chunks (or the heads of bins) that a free chunk's links name have links to it.
+    /// Return whether the chunks (or bin heads) that a free chunk's links name link back to it.
     fn links_back(&mut self, chunk: u64) -> bool {
         let word = |address: u64| self.space.word(address).ok();
         let ahead = word(chunk + 16).and_then(|fd| word(fd.wrapping_add(24)));
@@ -307,7 +307,7 @@ impl<'a> ChunkWalker<'a> {
         ahead == Some(chunk) && behind == Some(chunk)
     }
 
-    /// The first sound address in [from, to).
+    /// Return the first sound address in [from, to).
     pub(super) fn next_sound(&mut self, from: u64, to: u64, control: &Control) -> Result<Option<u64>, Cancelled> {
         let mut at = from;
         while at < to {
@@ -320,7 +320,7 @@ impl<'a> ChunkWalker<'a> {
             at += GRAIN;
             if self.header(at).is_none() {
                 let Some(backed) = self.space.next_backed(at) else { break };
-                // What is there, and cannot be read all the same, is passed by whole pages.
+                // Skip whole pages of memory that is mapped but cannot be read.
                 let page = self.space.machine.page.bytes();
                 at = if backed == at { (at / page + 1) * page } else { at + (backed - at).next_multiple_of(GRAIN) };
             }

@@ -1,4 +1,4 @@
-//! The one walk of a stretch that knows everything: what parts found, fences, the top chunk, damage.
+//! The final walk of a stretch: it joins the results of parts, and handles fences, the top chunk and damage.
 
 use super::parts::{Part, PART, STRIDE};
 use super::walker::{ChunkWalker, Header, SIZE_BITS};
@@ -11,20 +11,21 @@ use gdbheap_access::work::Control;
 use std::collections::HashSet;
 
 const MAX_DAMAGE: usize = 1000;
-/// At most this many chunks before the one where a walk ends may have the wrong size.
+/// The most chunks before the end of a walk that are tried as the one with a wrong size.
 const MAX_ASTRAY: u32 = 8;
-/// At most this much of a stretch is searched for chunks that wrong sizes had skipped: a hostile one has no end of them.
+/// The most bytes of a stretch that are searched for chunks that wrong sizes skipped: a hostile stretch has no end of
+/// them.
 const MAX_SEARCHED: u64 = 1 << 30;
 
-/// The one walk of a stretch that knows everything: fences, the top chunk, damage.
+/// The final walk of a stretch: it handles fences, the top chunk and damage.
 pub(super) struct Walk<'a> {
     pub(super) control: &'a Control<'a>,
     pub(super) walker: ChunkWalker<'a>,
     pub(super) special: Vec<(u64, State)>,
     pub(super) damage: Vec<Damage>,
-    /// How many fences lie directly before.
+    /// The number of fences directly before.
     pub(super) fences: u32,
-    /// Bytes looked through for chunks that a wrong size had skipped.
+    /// Bytes that were searched for chunks that a wrong size had skipped.
     pub(super) searched: u64,
 }
 
@@ -48,7 +49,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes from `at` on to where the part's walk ended, if both walk on the same chunks.
+    /// Continue from `at` to where the part's walk ended, if both walks meet the same chunks.
     fn join(&mut self, part: Part, at: u64, to: u64) -> Result<u64, Cancelled> {
         if part.to <= at || to <= at {
             self.forget(part.from, to);
@@ -64,7 +65,8 @@ impl Walk<'_> {
         self.catch_up(part, doubted, at, to)
     }
 
-    /// Walks from `at` until it meets a chunk of the part, whose bits are the `doubted`; from there it takes them over.
+    /// Walk from `at` until a chunk of the part is met (`starts` and `low` are the part's bits); take the part over
+    /// from there.
     fn catch_up(
         &mut self,
         part: Part,
@@ -90,7 +92,7 @@ impl Walk<'_> {
         Ok(at)
     }
 
-    /// Makes the part's chunks from `at` on the walk's own.
+    /// Take over the part's chunks from `at` on.
     fn take_over(&mut self, part: Part, at: u64) -> u64 {
         if let Some(header) = self.walker.header(at) {
             self.settle(&header);
@@ -108,7 +110,7 @@ impl Walk<'_> {
         part.to
     }
 
-    /// Takes back what a part found in [from, to).
+    /// Remove what a part found in [from, to).
     fn forget(&mut self, from: u64, to: u64) {
         let (first, end) = (self.walker.index(from), self.walker.index(to));
         for words in [&mut *self.walker.starts, &mut *self.walker.low] {
@@ -138,7 +140,7 @@ impl Walk<'_> {
         self.walker.settle(next);
     }
 
-    /// Takes the block at `at`, whatever it is; returns where the next one starts.
+    /// Add the block at `at`, of any kind. Return where the next one starts.
     fn step(&mut self, at: u64) -> Result<u64, Cancelled> {
         let rest = self.walker.info.stretch.end - at;
         let Some(header) = self.walker.header(at).filter(|_| rest >= GRAIN) else {
@@ -178,8 +180,9 @@ impl Walk<'_> {
         end
     }
 
-    /// The chunk before a lone fence of size 0, if it is what a top too small to be freed was made into: unlike every
-    /// chunk of a thread's arena it does not say that it is of one (glibc malloc/malloc.c, `sysmalloc`).
+    /// Mark the chunk before a lone fence of size 0 as a fence, if it is the remains of a top too small to be freed.
+    /// Unlike every chunk of a thread's arena, such a chunk lacks the NON_MAIN_ARENA flag (glibc malloc/malloc.c,
+    /// `sysmalloc`).
     fn take_short_top(&mut self, fence: &Header) {
         let is_short_top = |chunk: &Header| chunk.size() == SMALLEST && chunk.size_word & NON_MAIN_ARENA == 0;
         let lone = fence.size() == 0 && self.fences == 0 && self.walker.info.stretch.arena != 0;
@@ -188,13 +191,14 @@ impl Walk<'_> {
         }
     }
 
-    /// A fencepost: size 0x10, or 0 at the end of a thread's heap, where it may be the only one.
+    /// Return whether a header is a fencepost: size 0x10, or size 0 at the end of a thread's heap, where it may be the
+    /// only one.
     fn is_fence(&self, header: &Header) -> bool {
         let at_end = header.address + GRAIN == self.walker.info.stretch.end;
         header.size() == GRAIN || (header.size() == 0 && header.prev_in_use() && (at_end || self.fences > 0))
     }
 
-    /// After a double fence in the middle of the main arena lie the bytes of a foreign `sbrk`.
+    /// Skip the bytes that other code got from `sbrk`, which follow a double fence in the middle of the main arena.
     fn after_fence(&mut self, at: u64) -> Result<u64, Cancelled> {
         let end = self.walker.info.stretch.end;
         let goes_on = |walk: &mut Self| walk.walker.header(at).is_some_and(|next| next.size() == GRAIN);
@@ -208,7 +212,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// The walk cannot go on at `at`: reports why, and goes on at the next address that is a chunk again.
+    /// Handle that the walk cannot go on at `at`: report why, and return the next address that is a chunk again.
     fn cut(&mut self, at: u64, what: &'static str, expected: &str, found: &str) -> Result<u64, Cancelled> {
         if let Some(next) = self.led_astray(at)? {
             return Ok(self.shorten(at, next));
@@ -219,8 +223,8 @@ impl Walk<'_> {
         Ok(self.walker.next_sound(at + GRAIN, end, self.control)?.unwrap_or(end))
     }
 
-    /// Whether `at` is no chunk at all, because one of the last few sizes before it is wrong: then there is a chunk, not
-    /// far before, from which a walk passes `at` by.
+    /// Return the chunk that a wrong size skipped, if one of the last few sizes before `at` is wrong, so that `at` is
+    /// not a chunk. Such a chunk lies shortly before `at`, and a walk from it passes `at` by.
     fn led_astray(&mut self, at: u64) -> Result<Option<u64>, Cancelled> {
         let begin = self.special.last().map_or(self.walker.base, |(address, _)| address + GRAIN);
         let mut end = at;
@@ -246,7 +250,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Makes the chunk before `next` end there, and forgets what was taken for chunks from there to `at`.
+    /// Make the chunk before `next` end there, and drop the chunks that were found from there to `at`.
     fn shorten(&mut self, at: u64, next: u64) -> u64 {
         let index = bits::last_at(self.walker.starts, self.walker.index(next)).unwrap_or(0);
         let start = self.walker.base + index * GRAIN;
