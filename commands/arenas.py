@@ -1,4 +1,4 @@
-"""``heap arenas``: what does malloc hold in each arena, by malloc_stats' own definitions?"""
+"""``heap arenas``: list malloc's arenas as malloc_stats() counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``heap at``: what is at this address, and who owns it?"""
+"""``heap at``: show what is at an address, and who owns it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _answer(heap: Heap, options: Options) -> at.At:
     found = at.at(heap, options.address, options.path)
     if options.calls is None:
         return found
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.tracing.block_makers import maker
 
     return replace(found, made=maker(options.calls, heap.target.pid, options.address))

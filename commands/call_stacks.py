@@ -1,4 +1,4 @@
-"""``gdbheap stacks``: which stacks allocated what a recorded program had in use."""
+"""``gdbheap stacks``: show which stacks allocated what a recorded program had in use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BETWEEN = ".."
 
 
 def _moment(text: str) -> Moment:
-    """A call, or one of the two words. Raises ValueError."""
+    """Parse a moment: the number of a call, "peak" or "end". Raises ValueError."""
     if text in (PEAK, END):
         return text
     number = whole_number(text)
@@ -35,7 +35,7 @@ def _moment(text: str) -> Moment:
 
 
 def _two_moments(text: str) -> tuple[Moment, Moment]:
-    """``A..B``. Raises ValueError."""
+    """Parse two moments, written ``A..B``. Raises ValueError."""
     first, between, second = text.partition(BETWEEN)
     if not between:
         raise ValueError(f"{text!r} is not A..B")
@@ -55,7 +55,7 @@ class Options(Pictured):
 
 
 def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.tracing.call_stacks import call_stacks
 
     if len(files) > 1:
@@ -64,7 +64,7 @@ def _answer(files: tuple[str, ...], options: Options) -> CallStacks:
         raise UsageError("gdbheap stacks: --at is one call, --diff two")
     since, at = options.diff or (None, options.at or PEAK)
     found = call_stacks(os.path.expanduser(files[0]), options.process, at, since)
-    # A picture has no place for what became less.
+    # A picture cannot show what became less.
     rows = [(tuple(stack.frames), stack.bytes, stack.blocks) for stack in found.rows if stack.bytes > 0]
     draw(options, rows, _title(found), ALLOCATED, lambda: pprof(found.rows, found.began, found.mean))
     return found

@@ -1,4 +1,4 @@
-"""``gdbheap calls FILE``: what the calls of a log add up to."""
+"""``gdbheap calls FILE``: summarize the calls of a log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Options(Writing):
 
 
 def _answer(path: str, options: Options) -> CallStats:
-    # Imported where they are needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.report.formats.call_curves import picture
     from gdbheap.tracing.stats import call_stats
 

@@ -1,4 +1,4 @@
-"""``heap catch``: stop at exactly these calls of malloc's functions."""
+"""``heap catch``: stop at a malloc call of a given size and show its stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``heap check``: is anything damaged?"""
+"""``heap check``: check the heap for damage."""
 
 from __future__ import annotations
 

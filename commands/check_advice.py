@@ -1,4 +1,4 @@
-"""``heap check-advice``: what came of advice?"""
+"""``heap check-advice``: check whether an advised setting is active."""
 
 from __future__ import annotations
 

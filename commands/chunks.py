@@ -1,4 +1,4 @@
-"""``heap chunks``: which chunks are these?"""
+"""``heap chunks``: list single blocks with address, size, state and content."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Options(Pictured):
     )
 
     def check(self) -> None:
-        """Raises UsageError for options that are not about the table that is asked for."""
+        """Raise UsageError for options that do not fit the wanted table."""
         super().check()
         if self.draws and self.by != STACK:
             raise UsageError("heap chunks: only the stacks that jemalloc has sampled are a tree: --by=stack")
@@ -90,7 +90,7 @@ def _by_stack(heap: Heap, options: Options) -> sampled_stacks.SampledStacks:
     by_count = options.sort == "count"
     if not options.draws:
         return sampled_stacks.sampled_stacks(heap, by_count, options.top)
-    # Imported where they are needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.report.formats.flame import ALLOCATED
     from gdbheap.report.formats.trees import sampled_tree
 

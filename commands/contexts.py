@@ -1,4 +1,4 @@
-"""``heap contexts``: which memory contexts of a PostgreSQL backend hold the memory?"""
+"""``heap contexts``: list the memory contexts of a PostgreSQL backend."""
 
 from __future__ import annotations
 

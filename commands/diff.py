@@ -1,4 +1,4 @@
-"""``heap diff``: what changed between looks, and what only grows?"""
+"""``heap diff``: show what changed between snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gdbheap doctor``: what can be read here, what is in the way, and the one command that helps."""
+"""``gdbheap doctor``: check permissions, and show the command that helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``heap duplicates``: what is held twice?"""
+"""``heap duplicates``: list Python values that are stored more than once."""
 
 from __future__ import annotations
 

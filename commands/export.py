@@ -1,4 +1,4 @@
-"""``gdbheap export``: what was found, as files for other programs."""
+"""``gdbheap export``: write tables, or the graph of references, for other programs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Options(Several, Writing):
 
 
 def _answer(sources: Sequence[Source], options: Options) -> Exported:
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.export.looks import Terms, check, export, export_graph
 
     path = options.output if is_url(options.output) else os.path.expanduser(options.output)
@@ -94,9 +94,11 @@ def _answer(sources: Sequence[Source], options: Options) -> Exported:
 
 
 def _gathered(sources: Sequence[Source], options: Options, missed: list[str]) -> Iterator[Gathered]:
-    """One after the other, each let go before it is written. Of several, one that has ended is left out, and of one
-    that cannot be read ``missed`` gets the reason; raised where that is so of all. So it does of tables that were asked
-    for by name, and that a snapshot does not have."""
+    """Yield the tables of one source after another.
+
+    Of several sources, one that has ended is left out; if one cannot be read, ``missed`` gets the reason. If that is
+    true of all, the last error is raised. ``missed`` also gets the tables that were named in --tables and that a
+    snapshot lacks."""
     wanted = frozenset(NAMES if options.tables is None else options.tables)
     graph = True if options.edges or (options.tables is not None and "edges" in options.tables) else None
     failed: Exception | None = None

@@ -1,4 +1,4 @@
-"""``heap growth``: what makes the memory of a process grow, from where?"""
+"""``heap growth``: show which calls make a process's memory grow, and their stacks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Options(Pictured):
 
 
 def _answer(live: Live, options: Options) -> Growth:
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.following.following_growth import Course, follow
 
     with until_told() as is_told:
@@ -51,7 +51,7 @@ def _title(pid: int | None) -> str:
 
 
 def _begun(pid: int | None, places: int, perf: bool) -> None:
-    """Nothing is printed for a long time after this."""
+    """Say that following has started: nothing else is printed for a long time."""
     where = "by a tracepoint" if perf else f"at {places} places"
     if pid is not None:
         tell(f"process {pid} is followed {where}; Ctrl-C ends it", anyway="GDBHEAP_DEBUG" in os.environ)

@@ -1,4 +1,4 @@
-"""``heap``: where did the memory go, who holds it, and what should I do?"""
+"""``heap``: show where the memory went, who holds it and what to do."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
 
 
 def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
-    """Return the page that a snapshot keeps. Raises UsageError for what only a target has."""
+    """Return the first page that a snapshot keeps. Raises UsageError for options that need a process or a core."""
     if options.draws or options.since is not None:
         raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
     kept = look.snapshot.ledger
@@ -83,8 +83,8 @@ def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
 
 
 def _draw(heap: Heap, options: Options) -> None:
-    """Write the ledger as a tree, down to types where these are known."""
-    # Imported where they are needed: a command's start is mostly imports.
+    """Write the ledger as a tree, divided by types if these are known."""
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.answers.heap_map import heap_map
     from gdbheap.report.formats.trees import ledger_tree
     from gdbheap.snapshots.type_places import CELLS, places_on
@@ -100,11 +100,12 @@ def _draw(heap: Heap, options: Options) -> None:
 
 
 def _growth(heap: Heap, options: Options, held: MainHolders) -> tuple[Since | None, list[Finding]]:
-    """Return what has changed since the look in the file of --since, and a finding if it is one at the same process."""
+    """Return what changed since the snapshot of --since, and a finding about it if that snapshot is of the same
+    process."""
     path = options.since
     if path is None:
         return None, []
-    # Imported where they are needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.snapshots.difference import difference
     from gdbheap.snapshots.file import read
     from gdbheap.snapshots.growing import growing

@@ -1,4 +1,4 @@
-"""``heap map``: what does the heap look like?"""
+"""``heap map``: draw each arena and mapping, cell by cell."""
 
 from __future__ import annotations
 

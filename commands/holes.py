@@ -1,4 +1,4 @@
-"""``heap holes``: which free memory is not given back, where is it, and what pins it?"""
+"""``heap holes``: list free memory that is not returned to the kernel, and what pins it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ class Options(Common):
 
 
 def _answer(heap: Heap, options: Options) -> holes.Holes:
-    """Neighbours are described only for what is listed, which takes the list in the answer's own order: by size."""
+    """Return the holes. Only listed ones have described neighbours, so --top applies here if the list is in the
+    answer's own order, by size."""
     found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
     if options.path:
         found = holes.with_paths(heap, found, listed(found.rows, SORTS, options))
     if options.calls is None:
         return found
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.tracing.block_makers import makers
 
     rows = listed(found.rows, SORTS, options)

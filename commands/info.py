@@ -1,4 +1,4 @@
-"""``heap info``: what is known about this target, and where does each fact come from?"""
+"""``heap info``: show what gdbheap knows about the process, with sources."""
 
 from __future__ import annotations
 

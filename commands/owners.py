@@ -1,4 +1,4 @@
-"""``heap owners``: who holds what is in use?"""
+"""``heap owners``: list the variables and modules that hold the memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gdbheap.report.words.graph import render_owners
 
 __all__ = ["COMMAND"]
 
-# What the list leaves out is worth a line from this share of RSS on.
+# Memory that the list leaves out gets a line from this share of RSS on.
 MIN_PERCENT_OUTSIDE = 10
 
 
@@ -40,7 +40,7 @@ class Options(Pictured):
 
 def _answer(heap: Heap, options: Options) -> owners.Owners:
     if options.draws:
-        # A path may have keys in it, and what is written holds no contents.
+        # A path may contain keys of dicts, and files must have no contents.
         heap.disclosure.contents = False
     found = owners.owners(heap, options.minimum, options.top, options.by)
     if options.draws:
@@ -51,7 +51,7 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
 
 
 def _outside(heap: Heap) -> dict[str, Any]:
-    """Return what the list leaves out because no allocator handed it out, if that is much."""
+    """Return the bytes that the list leaves out because no allocator handed them out, if they are many."""
     evidence = Evidence(heap, {})
     rows = unowned_holders(evidence, outside_holders(evidence))
     size = sum(row.bytes for row in rows)

@@ -1,4 +1,4 @@
-"""``heap pins``: which few blocks, if they were gone, would free the most pages?"""
+"""``heap pins``: list the small blocks that keep whole pages from being returned."""
 
 from __future__ import annotations
 

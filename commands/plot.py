@@ -1,4 +1,4 @@
-"""``gdbheap plot``: series as a picture."""
+"""``gdbheap plot``: plot recordings."""
 
 from __future__ import annotations
 

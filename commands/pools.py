@@ -1,4 +1,4 @@
-"""``heap pools``: what does pymalloc hold in each size class, as sys._debugmallocstats() counts?"""
+"""``heap pools``: list pymalloc's size classes as sys._debugmallocstats() does."""
 
 from __future__ import annotations
 

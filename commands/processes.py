@@ -1,4 +1,4 @@
-"""``gdbheap processes``: several processes in one answer, and what they share."""
+"""``gdbheap processes``: show what several processes have, and what they share."""
 
 from __future__ import annotations
 

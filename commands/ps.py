@@ -1,4 +1,4 @@
-"""``gdbheap ps``: the memory of all programs on this machine."""
+"""``gdbheap ps``: show the memory of each program on this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _answer(_nothing: None, options: Options) -> Table:
     table = accounts.by_program(accounts.read(), options.filter)
     if not options.heap:
         return table
-    # Imported where it is needed: most of the time that ps takes is its start.
+    # Imported on use: most of the run time of ps is its start-up.
     from gdbheap.processes.heaps import with_heaps
 
     missed: list[str] = []

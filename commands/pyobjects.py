@@ -1,4 +1,4 @@
-"""``heap pyobjects``: which Python types hold the memory?"""
+"""``heap pyobjects``: list the types of Python objects that hold the memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gdbheap.report.words.values import render as render_values
 __all__ = ["COMMAND"]
 
 TYPE_ORDERS = ("together", "bytes", "own", "buffers", "count", "type")
-# Unidentified blocks listed below the table at most.
+# The most unidentified blocks listed below the table.
 MAX_UNIDENTIFIED_SHOWN = 5
 
 TYPE, LINE, VALUE, FILL = "type", "line", "value", "fill"
@@ -34,7 +34,7 @@ Answer = Union[
     pyobjects.PyObjects, instances.Instances, buffers.Buffers, tallies.Tallies, duplicates.ByValue, lines.Lines,
     groups.Groups, fill.Fills,
 ]  # fmt: skip
-# The orders of a table of types and the same of a table of buffers, where it is another.
+# The names of orders in a table of buffers, where they differ from those of a table of types.
 OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 
 
@@ -53,7 +53,7 @@ class Options(Common):
     buffers: bool = switch("--buffers", "show one row per kind of buffer of each type")
 
     def check(self) -> None:
-        """Raises UsageError for more than one table, and for an order that it does not have."""
+        """Raise UsageError if more than one table is asked for, or for an order that the table does not have."""
         tables = [self.listing, self.buffers, self.group is not None, self.by != TYPE]
         if sum(tables) > 1:
             raise UsageError("heap pyobjects: --list, --buffers, --group and --by are tables of their own; ask for one")
@@ -64,7 +64,7 @@ class Options(Common):
             raise UsageError(f"heap pyobjects: {what} cannot be sorted by {self.sort}, but by {', '.join(orders)}")
 
     def _orders(self) -> tuple[str, tuple[str, ...]]:
-        """What the table is called, and what it can be sorted by."""
+        """Return the table's name in messages, and the orders by which it can be sorted."""
         if self.group is not None:
             return "--group", ("together", "bytes", "buffers", "count")
         if self.by != TYPE:
@@ -91,7 +91,7 @@ def _answer(heap: Heap, options: Options) -> Answer:
 
 
 def _by(heap: Heap, options: Options) -> Answer:
-    """The table of another key than the type."""
+    """Return the table that is grouped by another key than the type."""
     by_count = options.sort == "count"
     if options.by == LINE:
         return lines.lines(heap, by_count, options.top)

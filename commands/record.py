@@ -1,4 +1,4 @@
-"""``gdbheap record``: the memory of running processes over time, in a file."""
+"""``gdbheap record``: record the memory of running processes in a file."""
 
 from __future__ import annotations
 

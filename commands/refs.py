@@ -1,4 +1,4 @@
-"""``heap refs``: who points to an object?"""
+"""``heap refs``: list what points to an object."""
 
 from __future__ import annotations
 

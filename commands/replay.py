@@ -1,4 +1,4 @@
-"""``gdbheap replay``: recorded calls again, and what they would have come to under another allocator."""
+"""``gdbheap replay``: replay a trace under another allocator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRAMES, MAX_FRAMES = 100, 10_000
 
 
 def _call(text: str) -> int:
-    """A call's number. Raises ValueError."""
+    """Parse the number of a call, or "end". Raises ValueError."""
     if text == END:
         return LAST
     number = whole_number(text)
@@ -72,7 +72,7 @@ class Options(Writing):
 
 
 def _answer(files: tuple[str, ...], options: Options) -> Replayed:
-    # Imported where they are needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.tracing.replay import planned
     from gdbheap.tracing.replay_settings import recorded_setting
     from gdbheap.tracing.what_if import what_if
@@ -96,7 +96,7 @@ def _answer(files: tuple[str, ...], options: Options) -> Replayed:
 
 
 def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
-    """One replay, stopped for each picture."""
+    """Replay once, and stop for each picture of the film."""
     from gdbheap.answers.heap_map import heap_map
     from gdbheap.heap import Heap
     from gdbheap.report.formats.film import CELLS, Film
@@ -108,7 +108,7 @@ def _filmed(job: Job, setting: Setting, options: Options) -> Replayed:
     stops = range(every, calls, max(every, 1))
     if not 0 < every or len(stops) >= MAX_FRAMES:
         raise UsageError(f"gdbheap replay: --every takes from {calls // MAX_FRAMES + 1:,} calls on: more are no film")
-    # Of another allocator than glibc its memory may be all that is known.
+    # With an allocator other than glibc, its mappings may be all that is known.
     film = Film(os.path.expanduser(options.frames or ""), options.mappings or setting.library is not None, options.mode)
     film.prepare()
 
@@ -144,7 +144,7 @@ def _once(job: Job, setting: Setting, options: Options) -> Replayed:
 
 
 def _tuned(options: Options) -> dict[str, str]:
-    """glibc's tunables, as they were asked for."""
+    """Return the glibc tunables of the options. Raises UsageError."""
     own = {
         "arena_max": options.arena_max,
         "mmap_threshold": options.mmap_threshold,
@@ -158,7 +158,7 @@ def _tuned(options: Options) -> dict[str, str]:
 
 
 def _setting(base: Setting, options: Options) -> Setting:
-    """As the program ran, but for what was asked for."""
+    """Return the setting under which the program ran, changed by the options. Raises UsageError."""
     from gdbheap.tracing.replay_settings import Setting
 
     tuned, library = _tuned(options), base.library
@@ -168,7 +168,7 @@ def _setting(base: Setting, options: Options) -> Setting:
 
 
 def _wait(pid: int, calls: int, of: int) -> bool:
-    """Until somebody types Enter, or Ctrl-C: whether to go on."""
+    """Wait for Enter, which means to go on (True), or for Ctrl-C (False)."""
     text = f"gdbheap: after call {calls:,} of {of:,} process {pid} waits (gdbheap {pid}, gdb -p {pid}); "
     with until_told() as told:
         print(f"{text}Enter goes on, Ctrl-C ends it", file=sys.stderr, flush=True)
@@ -179,7 +179,7 @@ def _wait(pid: int, calls: int, of: int) -> bool:
 
 
 def _is_typed() -> bool:
-    """Whether a line came from the terminal; without one nobody types."""
+    """Return whether a line was typed on the terminal; False without a terminal."""
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     ready, _, _ = select.select([sys.stdin] if is_terminal else [], [], [], LOOK_SECONDS)
     return bool(ready) and sys.stdin.readline() != ""

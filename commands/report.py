@@ -1,4 +1,4 @@
-"""``gdbheap report``: what all commands say, as one page for a browser."""
+"""``gdbheap report``: write all answers as one HTML page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Options(Several, Writing):
     process: int | None = process_of_log()
 
     def check(self) -> None:
-        """Raises UsageError where there is no page to be written, or none that may be."""
+        """Raise UsageError if FILE has a wrong ending or cannot be written, or if options exclude each other."""
         if not self.file.lower().endswith((".html", ".htm")):
             raise UsageError("gdbheap report: where to? -o FILE.html")
         check_contents("gdbheap report", self.with_contents, self.no_text)
@@ -46,7 +46,7 @@ class Options(Several, Writing):
 
 @dataclass(frozen=True)
 class Page:
-    """The answer."""
+    """The answer of ``gdbheap report``."""
 
     file: str
     size: int
@@ -70,8 +70,8 @@ def _answer(subject: Reported, options: Options) -> Page:
 
 
 def _made(subject: Reported, options: Options) -> _Made:
-    """The page, what it is about and what it lacks. Imported where it is needed: a command's start is mostly
-    imports."""
+    """Return the page, what it is about and what it lacks. Modules are imported on use: imports take most of a
+    command's start-up time."""
     if isinstance(subject, Heap):
         return _of_target(subject, options)
     if isinstance(subject, tuple):

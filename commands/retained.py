@@ -1,4 +1,4 @@
-"""``heap retained``: which objects would free the most if they went?"""
+"""``heap retained``: list the objects that keep the most memory alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gdbheap shell``: commands about one target, which is read once."""
+"""``gdbheap shell``: answer several commands about one target, which is read once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _answer(conversation: Conversation, _options: Common) -> Ended:
 
 
 def _render(_shown: Shown[Ended, Common]) -> str:
-    """Nothing: its commands have printed their own."""
+    """Return "": the session's commands have printed their own output."""
     return ""
 
 

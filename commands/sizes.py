@@ -1,4 +1,4 @@
-"""``heap sizes``: how are chunk sizes distributed, used and free?"""
+"""``heap sizes``: show how block sizes are distributed, used and free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``heap snapshot``: keep what a look found, for a later one to be compared with."""
+"""``heap snapshot``: save the current state to compare later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Options(Filed):
     blocks: bool = switch("--blocks", "keep each block, so that diff says which are still there")
 
     def check(self) -> None:
-        """Raises UsageError also for options that exclude each other."""
+        """Raise UsageError for an invalid file, or for options that exclude each other."""
         super().check()
         check_contents("heap snapshot", self.with_contents, self.no_text)
 

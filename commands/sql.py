@@ -1,4 +1,4 @@
-"""``gdbheap sql``: any question about the tables of a heap."""
+"""``gdbheap sql``: query the tables of a heap in SQL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Options(Queried):
 
 
 def _answer(source: Source, options: Options) -> Answered:
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.export.query import query
 
     return query(source, options.query, options.edges or None)
@@ -45,7 +45,7 @@ def _render(shown: Shown[Answered, Options]) -> str:
 
     options = shown.options
     if options.csv:
-        # A program reads it: names are as they are.
+        # A program reads CSV: names are not made printable.
         return render_csv(replace(shown.raw, rows=shown.raw.rows[: len(shown.answer.rows)]), options.csv_safe)
     return render(shown.answer, shown.left_out, shown.style)
 

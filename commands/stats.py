@@ -1,4 +1,4 @@
-"""``heap stats``: what does the process itself say?"""
+"""``heap stats``: compare with the process's own malloc_stats()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``heap tasks``: which tasks pile up, and where do they wait?"""
+"""``heap tasks``: list asyncio tasks and where they wait."""
 
 from __future__ import annotations
 

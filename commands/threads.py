@@ -1,4 +1,4 @@
-"""``heap threads``: what do the threads run, and how large are their variables?"""
+"""``heap threads``: list the threads' frames and the sizes of their variables."""
 
 from __future__ import annotations
 

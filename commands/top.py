@@ -1,4 +1,4 @@
-"""``gdbheap top``: the memory of running processes, live."""
+"""``gdbheap top``: show the memory of running processes, live."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _count(text: str) -> int:
 
 @dataclass
 class Options(Several):
-    """The options of gdbheap top. ``is_shown``: the last table was printed."""
+    """The options of gdbheap top. ``is_shown``: whether the last table was printed already."""
 
     is_shown = False
 
@@ -51,7 +51,7 @@ class Options(Several):
 
 
 def _answer(programs: Programs, options: Options) -> Table:
-    """The last table; those before it were shown."""
+    """Show tables until the last one, and return that."""
     if not programs.are_named:
         programs = Programs(owner=os.geteuid())
     sampler = Sampler(programs)
@@ -65,7 +65,7 @@ def _answer(programs: Programs, options: Options) -> Table:
         return _last(
             standings,
             options,
-            # The screen takes no escapes: its first line is bold by itself.
+            # The screen interprets no escape sequences, and makes its first line bold itself.
             lambda table: screen.show(_text(table, options, on_screen=True)),
             lambda: screen.wait(options.every),
         )
@@ -74,7 +74,7 @@ def _answer(programs: Programs, options: Options) -> Table:
 def _last(
     standings: Standings, options: Options, show: Callable[[Table], None], wait: Callable[[], bool | None]
 ) -> Table:
-    """Show table after table until there are enough, or ``wait`` says that no more are wanted; the last one."""
+    """Show one table after another until there are enough or ``wait`` returns true; return the last one."""
     left = options.count or (1 if options.json else 0)
     table = standings.take()
     with suppress(KeyboardInterrupt, BrokenPipeError):
@@ -101,7 +101,7 @@ def _print(table: Table, options: Options) -> None:
 
 
 def _render(shown: Shown[Table, Options]) -> str:
-    """The last table, unless it was printed already."""
+    """Render the last table; "" if it was printed already."""
     return "" if shown.options.is_shown else render(shown.answer, shown.left_out, shown.style)
 
 

@@ -1,4 +1,4 @@
-"""``gdbheap trace``: each call of a program's allocator, in a file."""
+"""``gdbheap trace``: record every malloc and free of a program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST = 1 << 40
 
 
 def _every(text: str) -> int:
-    """Every how many bytes. Raises ValueError."""
+    """Parse the bytes between two stacks, or "all". Raises ValueError."""
     if text == "all":
         return 1
     size = parse_size(text)
@@ -61,7 +61,7 @@ class Options(Writing):
 
 
 def _answer(command: tuple[str, ...], options: Options) -> Traced:
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.tracing.traced_command import finish, trace
 
     if options.attach is not None:
@@ -77,7 +77,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
         raise UsageError("gdbheap trace: which command? It follows --")
     found = trace(path, list(command), options.order, options.pymalloc, options.stacks, options.mode)
     if not options.json and sys.stderr is not None:
-        # Standard output is the command's.
+        # Standard output belongs to the command.
         print(f"gdbheap: {sentence(printable_record(found))}", file=sys.stderr)
     return found
 

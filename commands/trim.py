@@ -1,4 +1,4 @@
-"""``heap trim``: what would malloc_trim(0) give back? And, when asked, do it and compare."""
+"""``heap trim``: compute what malloc_trim(0) would free; with --yes call it and compare."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def _call(heap: Heap, calls: Calls, options: Options) -> trim.Trim:
 
 
 def _refuse_damaged(heap: Heap) -> None:
-    """Raise when malloc_trim() might meet damage: it follows the bins without a check, and releases what it finds."""
+    """Raise an error if the heap is damaged: malloc_trim() follows the bins without checks, and releases what it
+    finds."""
     find_damage(heap)
     if heap.damage:
         first = heap.damage[0]

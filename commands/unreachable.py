@@ -1,4 +1,4 @@
-"""``heap unreachable``: what does nothing keep alive?"""
+"""``heap unreachable``: list uncollected cycles and lost blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gdbheap watch``: be there when it happens, and keep what there is to see."""
+"""``gdbheap watch``: wait for a memory limit, then save a snapshot or more."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ __all__ = ["COMMAND"]
 
 NAME = "gdbheap watch"
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
-# What is needed for a stop without delay is kept ready for this many processes.
+# The most processes for which the data of an immediate stop is prepared.
 PREPARED = 4
 HIGHEST_PRIORITY = -20
-# Of a thread whose --max-stop is no limit.
+# Seconds for which a thread is stopped at most if --max-stop sets no limit.
 LONGEST_STAND = 3600.0
-# Between two looks for --prometheus.
+# Seconds between two reads of a heap for --prometheus.
 DEFAULT_PAUSE = 300.0
 
 
 def _growth(text: str) -> tuple[int, float]:
-    """ "100M/10m": bytes and seconds. Raises ValueError."""
+    """Parse a growth such as "100M/10m" into bytes and seconds. Raises ValueError."""
     size, slash, duration = text.partition("/")
     if not slash:
         raise ValueError(f"{text!r} is no growth: a size and a duration, as 100M/10m")
@@ -76,7 +76,7 @@ def _growth(text: str) -> tuple[int, float]:
 
 
 def _share(text: str) -> float:
-    """ "90%" or "90" as 0.9. Raises ValueError."""
+    """Parse a share such as "90%" or "90" into 0.9. Raises ValueError."""
     number = text.removesuffix("%")
     if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= 99:
         raise ValueError(f"{text!r} is no share of a limit: 1% to 99%")
@@ -84,15 +84,15 @@ def _share(text: str) -> float:
 
 
 def _address(text: str) -> Address:
-    """[HOST]:PORT. Raises ValueError."""
-    # Imported here: it imports an HTTP server.
+    """Parse [HOST]:PORT. Raises ValueError."""
+    # Imported on use, because it imports an HTTP server.
     from gdbheap.watching.prometheus import address_of
 
     return address_of(text)
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of hosts, as they stand in an address for a browser, without the port. Raises ValueError."""
+    """Parse host names as they stand in a URL, without the port. Raises ValueError."""
     names = tuple(text.split(","))
     for name in names:
         if not HOST_NAME.fullmatch(name):
@@ -101,7 +101,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """A command line as a shell splits it. Raises ValueError."""
+    """Split a command line as a shell does. Raises ValueError."""
     words = tuple(shlex.split(text))
     if not words:
         raise ValueError("there is no command in it")
@@ -153,15 +153,15 @@ class Options(Several, Writing):
 
     @property
     def acts(self) -> bool:
-        """Whether there is anything to wait for."""
+        """Whether a condition is given on which to act."""
         return self.rss is not None or self.grows is not None or self.at_oom or self.on_memory_error
 
 
 class _Watch:
-    """One run of the command: it waits, acts and tells."""
+    """One run of the command: it waits, acts and reports events."""
 
     def __init__(self, programs: Programs, options: Options) -> None:
-        # Imported here: other commands start faster without.
+        # Imported on use, so that other commands start faster.
         from gdbheap.watching.actions import Actions, check
         from gdbheap.watching.triggers import Bounds
         from gdbheap.watching.watcher import Wanted, Watcher
@@ -187,13 +187,13 @@ class _Watch:
         self.failed = self.ended = 0
         self._is_warned = False
         self.style = style_for(None, options.exact, None)
-        # From here on it may be asked.
+        # From here on, requests may come in.
         self.server = _server(options, self._now)
 
     def run(self) -> Event:
-        """Watch until there is nothing more to do. Ctrl-C and SIGTERM are how it is asked to end."""
+        """Watch until there is nothing more to do, and return the last event. Ctrl-C and SIGTERM end it."""
         if self.options.at_oom:
-            # Milliseconds decide, also where other programs want all cores. Not everybody may.
+            # Milliseconds matter, even if other programs use all cores. Not every user may raise the priority.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
         try:
@@ -210,7 +210,7 @@ class _Watch:
         return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
 
     def _now(self) -> Now:
-        """What is shown. Another thread asks."""
+        """Return the data for the metrics. Another thread calls this."""
         from gdbheap.watching.metrics import Now
 
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
@@ -229,7 +229,7 @@ class _Watch:
         return "ended" if self.watcher.is_over else "duration"
 
     def _event(self, happening: Happening) -> Event | None:
-        """What is to be told of it; what is due is done."""
+        """Return the event to report, if any; for "due", act first."""
         pid = happening.pid
         if happening.kind == "due":
             return self._acted(happening)
@@ -280,11 +280,12 @@ class _Watch:
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
-        """Whose processes may still be acted on; of a group that is watched as a whole it is not asked."""
+        """Return the users whose processes may still be acted on; None stands for all, if a group is watched as a
+        whole."""
         return {None} if self.watcher.cgroup else {one.user for one in self.watcher.watched.values()}
 
     def _warn_of_users(self) -> None:
-        """Once, where a name means processes of several users, and nobody said which."""
+        """Warn once if --name matches processes of several users and --user is not given."""
         users = {one.user for one in self.watcher.watched.values()}
         if self.options.name is None or self.options.user is not None or self._is_warned or len(users) < 2:
             return
@@ -293,7 +294,7 @@ class _Watch:
         tell(f"--name means processes of {len(users)} users ({names}): --user=USER watches those of one", anyway=True)
 
     def _prepare(self, pid: int) -> None:
-        """Read what a stop needs that can be read before; where memory runs out there is no time for it."""
+        """Read beforehand what a stop needs: when memory runs out, there is no time for that."""
         from gdbheap.errors import GdbheapError
         from gdbheap.targets.process import Preparation
 
@@ -316,10 +317,10 @@ class _Watch:
         return [Limit(group, size, int(share * size), group in ours) for group, size in limits]
 
     def _tell(self, event: Event) -> None:
-        """One line: for a person on standard error, or in JSON on standard output."""
+        """Print an event as one line: for a person on standard error, or as JSON on standard output."""
         stream = sys.stdout if self.options.json else sys.stderr
         line = text_of(document(NAME, [], [], [], event)) if self.options.json else event_text(event, self.style)
-        # Who reads it may be gone; what is watched for is still done.
+        # The reader may be gone; the watch goes on.
         try:
             stream.write(terminal_text(f"{line}\n", stream.encoding))
             stream.flush()
@@ -328,7 +329,7 @@ class _Watch:
 
 
 def _stack_of(errors: MemoryErrors) -> list[StackFrame]:
-    """What is done for a thread does not depend on what can be said of its stack."""
+    """Return the stack of the stopped thread; [] if it cannot be read, which must not prevent the actions."""
     with contextlib.suppress(Exception):
         return errors.stack()
     return []
@@ -346,7 +347,8 @@ def _heap_document(heap: Heap) -> tuple[str, MainHolders]:
 
 
 def _group(options: Options) -> GroupMemory | None:
-    """The group that is watched as a whole. Raises UsageError for one whose memory the kernel does not count."""
+    """Return the group that is watched as a whole; None without --cgroup. Raises UsageError if the kernel does not
+    count its memory."""
     if options.cgroup is None:
         return None
     from gdbheap.targets.chosen_processes import folders
@@ -366,7 +368,7 @@ def _looks(options: Options) -> Looks:
 
 
 def _server(options: Options, now: Callable[[], Now]) -> Server | None:
-    """Raises what a Server raises."""
+    """Start the metrics server if it is asked for. Raises what ``Server`` raises."""
     if options.prometheus is None:
         return None
     from gdbheap.watching.prometheus import Server
@@ -382,7 +384,7 @@ def _answer(programs: Programs, options: Options) -> Event:
 
 
 def _check(programs: Programs, options: Options) -> None:
-    """Raises UsageError where there is nothing to watch, or nothing to wait for."""
+    """Raise UsageError if there is nothing to watch or to wait for, or options exclude each other."""
     if not programs.are_named:
         raise UsageError("gdbheap watch: which process? A process id, --name=REGEX or --cgroup=PATH")
     if options.cgroup is not None and (programs.pids or options.name is not None):
@@ -409,7 +411,7 @@ def _check(programs: Programs, options: Options) -> None:
 
 
 def _check_process(folder: ProcessFolder) -> None:
-    """Raises NoTarget for one that is not there, NotPermitted for one that could not be looked into."""
+    """Check that a process can be read. Raises NoTarget if it does not exist, NotPermitted."""
     from gdbheap.refusals import refusal
 
     refusal.check(folder)

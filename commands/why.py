@@ -1,4 +1,4 @@
-"""``heap why``: what keeps an object alive, from a root down?"""
+"""``heap why``: show what keeps an object alive, from a root down."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _answer(heap: Heap, options: Options) -> why.Why:
     found = why.why(heap, options.address)
     if options.calls is None:
         return found
-    # Imported where it is needed: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.tracing.block_makers import maker
 
     return replace(found, made=maker(options.calls, heap.target.pid, found.address))

@@ -1,4 +1,4 @@
-"""Attaching to a process after its symbols were read, so that the stop is shorter."""
+"""Attach to a process after reading its symbols, which shortens the stop."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ __all__ = ["attach"]
 
 
 def attach(pid: int) -> None:
-    """Attach to a process with the symbols of its program, libpython and libc read before it is stopped.
-
-    Raises GdbheapError that explains a refusal."""
+    """Attach to a process, reading the symbols of its program, libpython and libc before it is stopped. Raises a
+    GdbheapError that explains a refusal."""
     folder = refusal.open_folder(pid)
     refusal.check(folder)
     spare: list[int | None] = []
@@ -37,14 +36,14 @@ def attach(pid: int) -> None:
             with contextlib.suppress(gdb.error):
                 gdb.execute(f"remove-inferiors {number}", to_string=True)
     if not folder.is_there():
-        # gdb takes a number: it was another process's by then.
+        # gdb takes a process id, which belonged to another process by then.
         gdb.execute("detach", to_string=True)
         raise refusal.another(folder)
 
 
 def _is_at_home(folder: procfs.ProcessFolder) -> bool:
-    """Return whether the process's files are those of gdb: their paths, by which gdb trusts scripts that lie beside
-    them, are no container's."""
+    """Return whether the process sees the same files as gdb, so that its paths are not those of a container: by its
+    path gdb trusts scripts next to a file."""
     with contextlib.suppress(OSError):
         root = FileSystems(folder).find(folder.path("root") + "/")
         own = os.stat("/")
@@ -64,7 +63,7 @@ def _read_program(folder: procfs.ProcessFolder) -> None:
 
 
 def _libraries(folder: procfs.ProcessFolder) -> list[str]:
-    """libpython and libc as the process has them mapped; none when it may not be looked at."""
+    """Return the paths of libpython and libc that the process maps; empty if it may not be read."""
     with contextlib.suppress(OSError):
         mappings = parse_maps(folder.read("maps", procfs.TABLE_LIMIT))
         paths = {
@@ -77,7 +76,8 @@ def _libraries(folder: procfs.ProcessFolder) -> list[str]:
 
 
 def _spare_inferior(path: str) -> int | None:
-    """An inferior that holds the symbols of a file: gdb shares them with every other that maps the same file."""
+    """Add an inferior with the symbols of a file, which gdb shares with any other that maps the file; return its
+    number."""
     before = {inferior.num for inferior in gdb.inferiors()}
     with contextlib.suppress(gdb.error):
         gdb.execute(f"add-inferior -no-connection -exec {word_of(path)}", to_string=True)

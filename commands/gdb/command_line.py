@@ -1,4 +1,4 @@
-"""Lines as they are typed in gdb: their words, what could complete them, and gdb's own command line. Imports no gdb."""
+"""Parse lines typed in gdb: split them, complete them, and read gdb's own command line. Imports no gdb."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUED = frozenset(
 
 
 def split(line: str) -> list[str]:
-    """The words of a line. Quotes stay in their word: an expression needs them."""
+    """Split a line into words. Quotes stay in the words, because an expression needs them."""
     try:
         return shlex.split(line, posix=False)
     except ValueError:
@@ -29,7 +29,7 @@ def split(line: str) -> list[str]:
 
 
 def completions(command: AnyCommand, text: str, word: str) -> list[str]:
-    """What could follow ``text``: options, and values where they are known. gdb replaces only ``word``, the part of the
+    """Return what could follow ``text``: options, and their known values. gdb replaces only ``word``, the part of the
     last word after the last character that it takes for a separator."""
     last = text[max(text.rfind(" "), text.rfind("\t")) + 1 :]
     kept = len(last) - len(word)
@@ -38,17 +38,17 @@ def completions(command: AnyCommand, text: str, word: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Invocation:
-    """gdb's own command line: whether it is a batch, and the process or core that it was given."""
+    """gdb's command line: whether it is a batch, and the process or core that it names."""
 
     batch: bool = False
     pid: int | None = None
     core: str | None = None
     asked: bool = False
-    """Whether a script of the name gdbheap was asked for there."""
+    """Whether it names a script called gdbheap."""
 
 
 def invocation(arguments: Sequence[str]) -> Invocation:
-    """What gdb was started with. Its options may have one hyphen or two, and their value after "=" or as a word."""
+    """Parse gdb's command line. Options may have one hyphen or two, and their value after "=" or as the next word."""
     batch = asked = False
     pids, cores, others = [], [], []
     words = iter(arguments[1:])
@@ -73,7 +73,7 @@ def invocation(arguments: Sequence[str]) -> Invocation:
 
 
 def own_invocation() -> Invocation:
-    """How the gdb that this Python is embedded in was started."""
+    """Return the command line of the gdb in which this Python is embedded."""
     try:
         with open("/proc/self/cmdline", "rb") as stream:
             return invocation([os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]])

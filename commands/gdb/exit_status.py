@@ -1,4 +1,4 @@
-"""The exit status of a batch, and why there is nothing to look at."""
+"""The exit status of a batch, and the error if gdb has no target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNWRITTEN = 1
 
 
 class Status:
-    """The exit status of a batch: the worst that a command of ours ended with. gdb alone would exit 0 or 1."""
+    """Keeps the exit status of a batch: the worst status of gdbheap's commands. gdb alone would exit with 0 or 1."""
 
     def __init__(self) -> None:
         self.worst = 0
@@ -28,11 +28,11 @@ class Status:
         self.invocation = own_invocation()
 
     def note(self, status: int) -> None:
-        """A command ended with ``status``."""
+        """Note the ``status`` of a command that ended."""
         self.worst = max(self.worst, status)
 
     def no_target(self) -> GdbheapError:
-        """Why there is nothing to look at: what gdb was started with could not be had, or it was given nothing."""
+        """Return the error for a missing target: gdb's argument could not be opened, or there was none."""
         pid, core = self.invocation.pid, self.invocation.core
         if not self.had_target and pid is not None:
             return refusal.explain(pid, PermissionError(errno.EPERM, os.strerror(errno.EPERM)))
@@ -44,7 +44,8 @@ class Status:
         return NoTarget("there is no process and no core here: attach PID, or core-file FILE")
 
     def refused_core(self) -> str | None:
-        """The core that gdb was started with and does not take, although it is one: gdb needs its very end."""
+        """Return the path of a core that gdb was started with and refused, although it is valid: gdb needs its very
+        end."""
         core = None if self.had_target else self.invocation.core
         if core is not None:
             with contextlib.suppress(GdbheapError):
@@ -53,12 +54,12 @@ class Status:
         return None
 
     def _came_to_nothing(self) -> bool:
-        """Whether what gdb was to look at could not be had, and no command has said so."""
+        """Return whether gdb's target could not be opened, and no command has reported that."""
         wanted = self.invocation.asked and (self.invocation.pid is not None or self.invocation.core is not None)
         return wanted and not self.had_target and not self.worst and self.refused_core() is None
 
     def finish(self) -> None:
-        """At gdb's end, after it has detached. Only a batch has an exit status that somebody looks at."""
+        """Exit with the noted status, at gdb's end, after it has detached. Only a batch has a status that matters."""
         if not self.invocation.batch:
             return
         if self._came_to_nothing():

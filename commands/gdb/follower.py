@@ -1,4 +1,4 @@
-"""gdb as the one who sees threads come by: it holds the process, so that nobody else can."""
+"""Follow a process through gdb, which traces it, so that gdbheap itself cannot."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["GdbProcess"]
 
 FRAME_BYTES = 96
 STDOUT = 1
-# gdb sees Ctrl-C by itself; each end of a wait stops the process.
+# gdb handles Ctrl-C itself, and each end of a wait stops the process.
 LONGEST_WAIT = 3600.0
 
 
 class GdbProcess(LocalProcess):
-    """The selected inferior, a process on this machine that gdb holds and that stands still."""
+    """The selected inferior: a stopped process on this machine that gdb traces."""
 
     def __init__(self, where: Inferior) -> None:
         super().__init__(where.pid)
@@ -45,7 +45,7 @@ class GdbProcess(LocalProcess):
                 _write(self._hold(), [(left.address, left.original)])
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> NoReturn:
-        """Raises UsageError."""
+        """Raise UsageError: tracepoints are not for a process that gdb holds."""
         raise UsageError(
             "--perf is about a process that gdb does not hold: use it in a shell (gdbheap growth PID --perf)"
         )
@@ -73,14 +73,14 @@ class _Hit(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """Why gdb says that the process stands."""
+    """Why the process stopped, as gdb reports it. ``signal``: None without one; ``gone``: the process has ended."""
 
     signal: str | None
     gone: bool
 
 
 class GdbFollower:
-    """Lets the process run by gdb's ``continue`` until a thread tells of itself. Raises GdbheapError."""
+    """Runs the process by gdb's ``continue`` until a thread reaches one of the places. Raises GdbheapError."""
 
     status = None
     descriptor = -1
@@ -111,7 +111,8 @@ class GdbFollower:
         return any(patch.address < counter < patch.address + len(patch.original) for patch in patches)
 
     def next(self, seconds: float) -> _Hit | None:
-        """The next thread that comes by; all others stand too until this is called again."""
+        """Return the next hit; all threads are stopped until this is called again. None if none came within
+        ``seconds``."""
         if self.finish:
             return None
         self._go_on()
@@ -121,7 +122,7 @@ class GdbFollower:
             return None
         hit = self._hit(stop)
         if hit is None and stop.signal not in (None, "SIGINT"):
-            # Something of the program's own, or a breakpoint: it is the user's to look at.
+            # A signal or a breakpoint of the user's: leave the process stopped there.
             self.finish = "asked"
             write(
                 f"gdbheap: the process stopped by itself ({stop.signal or 'a breakpoint'}), and is left so\n",
@@ -130,7 +131,7 @@ class GdbFollower:
         return hit
 
     def _go_on(self) -> None:
-        """gdb stops all threads for one."""
+        """Add the time for which the process was stopped: gdb stops all threads for one."""
         if self._met is not None:
             stood = time.monotonic() - self._met
             self.stood, self.held, self._met = self.stood + stood, self.held + stood, None
@@ -151,7 +152,7 @@ class GdbFollower:
         return _Hit(self._pid, tid, index, before)
 
     def stand_at_call(self) -> None:
-        """Put the thread that was seen last where it came from, as if it had been stopped there."""
+        """Put the thread of the last hit back to its call, as if it had been stopped there."""
         if self._last is None or self._met is None:
             return
         tid, address = self._last
@@ -162,7 +163,7 @@ class GdbFollower:
         reread()
 
     def end(self) -> None:
-        """Put the code back. The process stands, as gdb has it."""
+        """Restore the code. The process stays stopped in gdb."""
         self._go_on()
         if self.finish != "gone" and gdb.selected_inferior().pid == self._pid:
             # The process may run another program by now.
@@ -174,7 +175,8 @@ class GdbFollower:
 
 
 def _write(memory: int, rows: Sequence[tuple[int, bytes]]) -> None:
-    """Write code of the program that had ``memory`` when that was opened: gdb would write it into the next one."""
+    """Write code through the open ``memory`` of the process: after an exec this fails, while gdb would write into the
+    new program. Raises GdbheapError."""
     for address, data in rows:
         try:
             written = os.pwrite(memory, data, address)
@@ -206,7 +208,7 @@ def _registers(machine: Machine) -> list[int]:
 
 
 def _handling(name: str) -> str:
-    """What gdb does with a signal now, in the words of ``handle``: "SIGURG  No  No  Yes  …"."""
+    """Return how gdb handles a signal now, in the words of ``handle``, from a line such as "SIGURG  No  No  Yes  …"."""
     line = gdb.execute(f"info signals {name}", to_string=True).splitlines()[-1].split()
     words = zip(("stop", "print", "pass"), line[1:4])
     return " ".join(word if answer == "Yes" else f"no{word}" for word, answer in words)
@@ -214,7 +216,7 @@ def _handling(name: str) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside the block gdb's own words on each stop, which come from its event loop, are not seen."""
+    """Hide gdb's own messages on each stop, which come from its event loop, within the block."""
     gdb.flush()
     kept, nowhere = os.dup(STDOUT), os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -228,7 +230,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _run(seconds: float) -> _Stop:
-    """Let the process run until it stops, at most for so long. Raises KeyboardInterrupt for Ctrl-C."""
+    """Run the process until it stops, for at most that many seconds. Raises KeyboardInterrupt for Ctrl-C."""
     stops: list[_Stop] = []
     timed_out = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Convenience functions of gdb: what is at an address, in expressions and in conditions of breakpoints."""
+"""gdb's convenience functions, which tell what is at an address in expressions and in conditions of breakpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdbheap.machines.machine import LARGEST_ADDRESS
 
 __all__ = ["address_of", "defined"]
 
-# gdb makes no string of what is empty.
+# gdb cannot make a string of an empty text.
 NONE = "(none)"
 # The convenience variable that holds the last text.
 TEXT = "_heap_text"
@@ -25,7 +25,8 @@ Ask = Callable[[Callable[[Heap], "int | str"]], "int | str"]
 
 
 def address_of(value: gdb.Value, name: str) -> int:
-    """What is no number (a function, an array) stands for its address. Raises UsageError, which calls it ``name``."""
+    """Return the address that a value of gdb means: that of a function, array or struct itself, else its number. Raises
+    UsageError, which calls the value ``name``."""
     try:
         if value.type.strip_typedefs().code in PLACES:
             value = value.address or value
@@ -35,7 +36,7 @@ def address_of(value: gdb.Value, name: str) -> int:
 
 
 def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]:
-    """Return each function by its name; called with its arguments it raises gdb.GdbError with one line."""
+    """Return the functions by name. Called with its arguments, each raises gdb.GdbError of one line."""
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
 
 
@@ -44,8 +45,8 @@ def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]
 
 
 def _placed(answer: int | str) -> int | gdb.Value:
-    """A text as the value of a convenience variable: any other one gdb's ``printf`` and ``eval`` first put into the
-    process, by calling its malloc()."""
+    """Return a text as the value of a convenience variable: gdb's ``printf`` and ``eval`` would copy any other text
+    into the process by calling its malloc()."""
     if isinstance(answer, int):
         return answer
     gdb.set_convenience_variable(TEXT, answer)
@@ -59,7 +60,7 @@ def _address(name: str, args: Sequence[gdb.Value]) -> int:
 
 
 def _used(heap: Heap, address: int) -> Block | None:
-    """The block at an address, if it is in use."""
+    """Return the block at an address if it is in use, else None."""
     block = find_block(heap, address)
     return block if block is not None and block.state == "used" else None
 

@@ -1,4 +1,4 @@
-"""The help of everything that gdb has from gdbheap, as gdbheap/loader/help.txt keeps it. Imports no gdb."""
+"""The help texts of all gdb commands of gdbheap, which gdbheap/loader/help.txt stores. Imports no gdb."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY, groups_of_gd
 
 __all__ = ["ATTACH", "OFFERED", "OPTIONS", "attach_help", "help_file"]
 
-# gdb has one target at a time; commands about two, about other files or about nothing are a shell's.
+# gdb has one target at a time: commands about two targets, other files or no target are for a shell only.
 OFFERED = {noun: COMMANDS[noun] for noun in COMMANDS if noun not in SHELL_ONLY}
 ATTACH = "attach"
 ATTACH_HELP = """Attach to a process with its symbols read before it is stopped.
@@ -54,8 +54,8 @@ def attach_help(prefix: str) -> str:
 
 
 def help_file() -> str:
-    """Return the text of help.txt: a part for each command by its noun, the one without a noun first, and for each
-    function by its name; gdbheap/loader/start.py puts the prefix in."""
+    """Return the text of help.txt: a part for each command by its noun, beginning with the one without a noun, then for
+    each function by its name. gdbheap/loader/start.py inserts the prefix."""
     return "".join(f"\f{name}\n{text}\n" for name, text in _parts())
 
 

@@ -1,8 +1,9 @@
-"""gdb's side of the target: what the selected inferior is, and a gdbheap Target of it.
+"""The selected inferior of gdb as a gdbheap Target.
 
-Of a process on this machine and of a core only the threads' registers come from gdb; their bytes are read around it,
-because gdb shows zeros for what a core does not hold and other files' bytes for what it leaves out. Of a process behind
-a server everything comes through gdb: memory in its own calls, /proc by the remote protocol's file packets."""
+For a process on this machine and for a core, only the threads' registers come from gdb. Memory is read directly,
+because gdb shows zeros for bytes that a core does not hold, and other files' bytes for those that it leaves out. For a
+process behind a server everything comes through gdb: memory by its own calls, /proc by the remote protocol's file
+packets."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ TRACED = {"t"}
 
 @dataclass(frozen=True)
 class Place:
-    """What an inferior is now; a Heap is kept for as long as this stays equal. ``kind``: live, core or remote."""
+    """The state of an inferior; a Heap is kept as long as this stays equal. ``kind``: live, core or remote."""
 
     inferior: int
     kind: str
@@ -61,7 +62,7 @@ class Place:
 
 
 def place() -> Place:
-    """The selected inferior. Raises NoTarget when it is nothing yet, UsageError while it runs."""
+    """Return the state of the selected inferior. Raises NoTarget if it has no target, UsageError while it runs."""
     inferior = gdb.selected_inferior()
     kind = _kind(inferior)
     if kind == CORE:
@@ -74,7 +75,7 @@ def place() -> Place:
 
 
 def _stands(pid: int) -> bool:
-    """Whether all threads stand still: while gdb tests a breakpoint's condition it calls them running."""
+    """Return whether all threads are stopped: while gdb tests a breakpoint's condition, it calls them running."""
     try:
         folder = ProcessFolder(pid)
         states = [stat_fields(folder.read(f"task/{tid}/stat"))[STATE] for tid in folder.tasks()]
@@ -84,12 +85,12 @@ def _stands(pid: int) -> bool:
 
 
 def core_place(path: str) -> Place:
-    """A core that gdb itself has not taken, in place of the selected inferior."""
+    """Return the state with a core that gdb itself refused, in place of the selected inferior."""
     return Place(gdb.selected_inferior().num, CORE, 0, path, program())
 
 
 def _kind(inferior: gdb.Inferior) -> str | None:
-    """live, core, remote, or None for no target at all. Raises Unsupported for other kinds (a simulator)."""
+    """Return live, core or remote; None without a target. Raises Unsupported for other kinds (a simulator)."""
     names = _target_names()
     known = next((KINDS[name] for name in names if name in KINDS), None)
     if known is None and inferior.pid:
@@ -99,15 +100,16 @@ def _kind(inferior: gdb.Inferior) -> str | None:
 
 
 def _target_names() -> list[str]:
-    """Short names of the targets that gdb looks through, the topmost first: "  - native (Native process)".
+    """Return the short names in gdb's target stack, topmost first, from lines such as "  - native (Native process)".
 
-    Not by Inferior.connection: once that was asked for, gdb 13 fails an assertion when it is ended by a signal."""
+    Inferior.connection is not used: after it was read, gdb 13 fails an assertion when a signal ends it."""
     stack = gdb.execute("maintenance print target-stack", to_string=True)
     return re.findall(r"^\s*-\s+(\S+) \(", stack, re.MULTILINE)
 
 
 def _core_path(inferior: gdb.Inferior) -> str:
-    """The core's file. Inferior.corefile is in gdb 17 and later; before, only text says it."""
+    """Return the path of the core. gdb 17 and later have Inferior.corefile; older ones only print it. Raises
+    GdbheapError."""
     corefile = getattr(inferior, "corefile", None)
     if corefile is not None:
         return str(corefile.filename)
@@ -119,13 +121,14 @@ def _core_path(inferior: gdb.Inferior) -> str:
 
 
 def program() -> str | None:
-    """The file that gdb has as the program, or None."""
+    """Return the file that gdb has as the program; None without one."""
     space = gdb.current_progspace()
     return space.filename if space else None
 
 
 def sysroot() -> str | None:
-    """The folder that gdb takes for the target's root folder ("set sysroot"), if it is one of this machine."""
+    """Return the folder that gdb takes for the target's root ("set sysroot") if it is a folder of this machine other
+    than "/", else None."""
     folder = str(gdb.parameter("sysroot") or "")
     if not os.path.isabs(folder):
         return None
@@ -142,7 +145,7 @@ def sysroot() -> str | None:
 
 @contextlib.contextmanager
 def selection_kept() -> Iterator[None]:
-    """Whatever thread and frame a block selects, the ones that were selected before are so again after it."""
+    """Restore the selected thread and frame at the end of the block."""
     thread = gdb.selected_thread()
     try:
         frame = gdb.selected_frame()
@@ -158,7 +161,7 @@ def selection_kept() -> Iterator[None]:
 
 
 def reread() -> None:
-    """Have gdb read anew what others have changed in the process: threads' registers, and memory (gdb 12 and later)."""
+    """Have gdb reread what others changed in the process: registers, and memory (gdb 12 and later)."""
     with selection_kept():
         for line in ("maintenance flush register-cache", "maintenance flush dcache"):
             with contextlib.suppress(gdb.error):
@@ -166,7 +169,7 @@ def reread() -> None:
 
 
 def registers(machine: Machine) -> list[Registers]:
-    """Those of every thread of the selected inferior, in gdb's order."""
+    """Return the registers of each thread of the selected inferior, in gdb's order."""
     found: list[Registers] = []
     names = machine.gdb
     with selection_kept():
@@ -180,7 +183,7 @@ def registers(machine: Machine) -> list[Registers]:
 
 
 def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
-    """A register as an unsigned number, 0 when gdb does not have it."""
+    """Return a register as an unsigned number; 0 if gdb does not have it."""
     try:
         return int(frame.read_register(name)) % machine.address_end
     except (gdb.error, ValueError):
@@ -188,7 +191,7 @@ def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
 
 
 def build(where: Place) -> Target:
-    """A Target of ``where``. Raises GdbheapError (no memory, not permitted, not supported)."""
+    """Build the target of ``where``. Raises GdbheapError (no memory, not permitted, not supported)."""
     if where.kind == CORE:
         assert where.core is not None
         return Core(where.core, where.exe, sysroot(), fetch=fetcher())
@@ -214,7 +217,7 @@ FileReader = Callable[[str, int], bytes]
 
 
 def _remote_files() -> RemoteFiles | FileReader:
-    """How to read files of the server's side: packets (gdb 12 and later), or else whole files by 'remote get'."""
+    """Return the reader of the server's files: by packets (gdb 12 and later), or whole files by 'remote get'."""
     connection = getattr(gdb.selected_inferior(), "connection", None)
     return RemoteFiles(_send_packet) if hasattr(connection, "send_packet") else _remote_get
 
@@ -226,15 +229,15 @@ def _send_packet(packet: bytes) -> bytes:
 
 
 def word_of(path: str) -> str:
-    """Return a path as a word of gdb's command line. Raises gdb.error where it would be more than that: a line break
-    begins another command."""
+    """Return a path as one word of gdb's command line. Raises gdb.error for control characters: a line break would
+    begin another command."""
     if not path.isprintable():
         raise gdb.error("the name has a control character")
     return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)
 
 
 def _remote_get(path: str, limit: int) -> bytes:
-    """A file of the server through a copy in a temporary file. Raises OSError."""
+    """Read a file of the server through a copy in a temporary file. Raises OSError."""
     with temporary_folder() as folder:
         copy = f"{folder}/copy"
         try:

@@ -1,4 +1,4 @@
-"""What is written through gdb, and whether it arrived."""
+"""Write through gdb, and find out whether the output arrived."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def write(text: str, stream: int = gdb.STDOUT) -> None:
 
 
 def charset() -> str:
-    """What gdb turns our text into. gdb.hostcharset() is in gdb 12 and later."""
+    """Return the encoding into which gdb converts text. gdb 12 and later have gdb.host_charset()."""
     known = getattr(gdb, "host_charset", None)
     return known() if known else locale.getpreferredencoding(False)
 
 
 def output_failed() -> bool:
-    """Whether a write to the C stream behind gdb's standard output failed, which gdb ignores. False if unknown."""
+    """Return whether a write to the C stream of gdb's standard output failed, which gdb ignores. False if unknown."""
     try:
         import ctypes
 
@@ -36,7 +36,7 @@ def output_failed() -> bool:
 
 
 def _pipe_is_closed() -> bool:
-    """Whether standard output is a pipe that nobody reads any more (``| head``): that is no failure."""
+    """Return whether standard output is a pipe without a reader (``| head``), which is no failure."""
     poll = select.poll()
     poll.register(1, 0)
     return any(state & select.POLLERR for _, state in poll.poll(0))

@@ -1,6 +1,6 @@
-"""The commands of gdb: each error is one line, and a heap is kept for one stop.
+"""The commands of gdb. Each error is one line, and a heap is kept for one stop.
 
-gdbheap/loader/start.py has defined them, and loads this when the first of them is used."""
+gdbheap/loader/start.py defines the commands, and loads this module when one of them is used."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ __all__ = ["CACHE", "Table", "register"]
 INTERRUPTED = 1
 JSON = "--json"
 LONG_SECONDS = 1.0
-# A setting of gdb's, whose name is in what gdb says of a call that it forbids.
+# A setting of gdb; its name is in gdb's error for a forbidden call.
 MAY_CALL = "may-call-functions"
-# Lines of an answer that are to be pasted; where another extension owns 'heap', ours is typed in another way.
+# Lines of an answer with commands to paste; if another extension owns 'heap', ours has another prefix.
 MARKED = re.compile(rf"^( *{re.escape(GDB_PROMPT)}){GDB} ", re.MULTILINE)
 # The beginning of an error that names its command.
 NAMED = re.compile(rf"{GDB} (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
@@ -76,14 +76,15 @@ NAMED = re.compile(rf"{GDB} (?=(?:{'|'.join(filter(None, OFFERED))})\b)")
 STATUS = Status()
 T = TypeVar("T")
 CACHE = HeapCache()
-# What commands begin with here.
+# The first word of commands here.
 _prefix = GDB
 
 
 @contextlib.contextmanager
 def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
-    """Every error of the block becomes gdb's own kind, with one line, and its exit status is noted. ``words``: the
-    command line, which may ask for a document of it; ``called``: what it calls."""
+    """Convert every error of the block into a gdb.GdbError of one line, and note its exit status.
+
+    ``words``: the command line, which may ask for a JSON document of the error; ``called``: the name of its command."""
     name = called if JSON in words else ""
     try:
         yield
@@ -101,7 +102,8 @@ def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
 
 
 def _fault(error: Exception, words: Sequence[str]) -> str:
-    """An error of gdb's, or one that should not be: its text may have come from memory."""
+    """Return the message of an error of gdb or a fault of gdbheap. The text of a fault may contain memory's contents,
+    and is left out if those are hidden."""
     if isinstance(error, gdb.error):
         return str(error)
     said = "" if is_hidden(words, os.environ) else f": {error}"
@@ -109,13 +111,13 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
 
 
 def _lines_as_typed(text: str, prefix: str) -> str:
-    """Return an answer with the commands on lines of their own as they are typed; its style has done what sentences
-    quote. Names of a target cannot begin a line."""
+    """Return an answer with its command lines under the prefix that is typed here; those within sentences are done by
+    its style. Names of a target cannot begin a line."""
     return text if prefix == GDB else MARKED.sub(rf"\g<1>{prefix} ", text)
 
 
 def _fail(message: str, status: int, name: str) -> None:
-    """Raise gdb.GdbError. ``name``: that of the command whose document says the same, "" where none was asked for."""
+    """Raise gdb.GdbError. ``name``: of the command, if the error is also written as a JSON document, else ""."""
     STATUS.note(status)
     if _prefix != GDB:
         message = as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
@@ -158,13 +160,13 @@ def _place() -> Place:
 
 
 def _ask(command: AnyCommand, options: Common) -> Result:
-    """The answer about the selected inferior."""
+    """Return the answer about the selected inferior."""
     return _looked(lambda where, heap: _computed(command, where, heap, options))
 
 
 def _looked(compute: Callable[[Place, Heap], T]) -> T:
-    """What is computed from the selected inferior's heap. A walk that was cut short leaves nothing for a later one to
-    build on."""
+    """Return what ``compute`` finds in the selected inferior's heap. After an interrupted walk the heap is dropped, so
+    that no later one builds on it."""
     where = _place()
     heap = _heap(where)
     try:
@@ -181,7 +183,7 @@ def _looked(compute: Callable[[Place, Heap], T]) -> T:
 
 
 def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Result:
-    """Snapshots with each other; one alone with the selected inferior."""
+    """Compare snapshots with each other, or one with the selected inferior."""
     from gdbheap.snapshots.file import read
     from gdbheap.snapshots.snapshot import take
 
@@ -197,7 +199,7 @@ def _compare(command: AnyCommand, options: Common, words: Sequence[str]) -> Resu
 
 
 def _follow(command: AnyCommand, options: Common) -> Result:
-    """What the selected inferior does while gdb lets it run."""
+    """Return what the selected inferior does while gdb lets it run."""
     from gdbheap.commands.gdb.follower import GdbProcess
 
     where = _place()
@@ -209,7 +211,7 @@ def _follow(command: AnyCommand, options: Common) -> Result:
 
 
 def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) -> Result:
-    """The answer; of a command that calls into the process, after the call."""
+    """Return the answer; for a command that calls into the process, after the call."""
     call = command.call_for(options)
     if where.kind == CORE and call is not None:
         raise UsageError(f"{command.name}: {call.on_core}")
@@ -223,7 +225,8 @@ def _computed(command: AnyCommand, where: Place, heap: Heap, options: Common) ->
 
 @contextlib.contextmanager
 def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
-    """How functions of the process are called in this block, after which nothing is kept that a call may change."""
+    """Yield the means to call functions of the process. Afterwards the kept heap, which a call may change, is
+    dropped."""
     if where.kind != LIVE:
         yield ServerCalls(where)
         return
@@ -237,7 +240,8 @@ def _calls(where: Place, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
 
 @contextlib.contextmanager
 def _registers_reread(purpose: Purpose) -> Iterator[None]:
-    """Inside the block calls are made by ourselves, on gdb's thread. gdb's registers stay right: all are put back."""
+    """Yield while gdbheap makes calls itself, on gdb's thread. They restore all registers, and gdb rereads them
+    afterwards. Raises GdbheapError if breakpoints are always inserted."""
     if gdb.parameter("breakpoint always-inserted") is True:
         raise purpose.error("breakpoints are always inserted here, and the call might meet one")
     try:
@@ -247,15 +251,15 @@ def _registers_reread(purpose: Purpose) -> Iterator[None]:
 
 
 def _address(text: str) -> int:
-    """Any expression of gdb that calls nothing in the process; what is no number (a function, an array) stands for its
-    address."""
+    """Evaluate any expression of gdb that calls nothing in the process, and return its address; a function or an array
+    stands for its own address."""
     with _without_calls():
         return functions.address_of(gdb.parse_and_eval(text), text)
 
 
 @contextlib.contextmanager
 def _without_calls() -> Iterator[None]:
-    """A text in an expression would be put into the process by a call of its malloc(), too."""
+    """Forbid calls into the process within the block: gdb would even copy a text of an expression there by malloc()."""
     may_call = bool(gdb.parameter(MAY_CALL))
     gdb.execute(f"set {MAY_CALL} off", to_string=True)
     try:
@@ -266,7 +270,8 @@ def _without_calls() -> Iterator[None]:
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
-    """As wide as gdb's own screen. gdb says "unlimited" in a batch and while its output is captured or piped."""
+    """Return a style as wide as gdb's screen. In a batch, or if its output is captured or piped, gdb says
+    "unlimited"."""
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
     whole = style_for(stream, options.exact, info.rss, info.private, charset(), _prefix)
@@ -276,7 +281,7 @@ def _style(options: Common, info: TargetInfo) -> Style:
 
 
 class _Words:
-    """A command of gdb whose line is words; asked for help it prints its own."""
+    """A gdb command whose line is split into words; it prints its help if asked for it."""
 
     noun = ""
 
@@ -284,7 +289,7 @@ class _Words:
         self.called = GDB
 
     def invoke(self, prefix: str, line: str) -> None:
-        """Do what the line says, typed after ``prefix`` and the noun. Raises gdb.GdbError with one line."""
+        """Run the command for a line typed after ``prefix`` and the noun. Raises gdb.GdbError of one line."""
         self.called = f"{prefix} {self.noun}".strip()
         with _one_line(line.split(), f"{GDB} {self.noun}".strip()):
             words = split(line)
@@ -295,11 +300,11 @@ class _Words:
 
     @property
     def help(self) -> str:
-        """Return the help text; a subclass defines it."""
+        """The help text; a subclass defines it."""
         raise NotImplementedError
 
     def run(self, words: list[str]) -> None:
-        """What the command does; a subclass says."""
+        """Do what the words say; a subclass defines it."""
         raise NotImplementedError
 
     def complete(self, text: str, word: str) -> list[str]:
@@ -308,7 +313,7 @@ class _Words:
 
 
 class HeapCommand(_Words):
-    """One command of gdb, made from its declaration."""
+    """A gdb command made from its declaration."""
 
     def __init__(self, command: AnyCommand) -> None:
         super().__init__()
@@ -316,11 +321,11 @@ class HeapCommand(_Words):
 
     @property
     def help(self) -> str:
-        """The declaration's."""
+        """The help text of the declaration."""
         return help_text(self.command, self.called, groups={} if self.noun else groups_of_gdb())
 
     def run(self, words: list[str]) -> None:
-        """Answer, print, and remember the exit status."""
+        """Answer, print, and note the exit status."""
         options, left = self._options(words)
         began = time.monotonic()
         answered = self._answered(options, left)
@@ -340,7 +345,7 @@ class HeapCommand(_Words):
         return _follow(self.command, options) if needs in (FOLLOWED, CALLED) else _ask(self.command, options)
 
     def _options(self, words: list[str]) -> tuple[Common, list[str]]:
-        """The options, and the words that are neither options nor their argument."""
+        """Return the options, and the words that are neither options nor their values."""
         options: Common
         options, _, left = parse(self.command, words, self.called)
         if isinstance(options, Addressed) or (isinstance(options, MaybeAddressed) and left):
@@ -366,7 +371,7 @@ class HeapCommand(_Words):
         return words[0]
 
     def _take_address(self, options: Addressed | MaybeAddressed, words: list[str]) -> None:
-        """Take any expression of gdb, or the name of a holder."""
+        """Set the address from an expression of gdb, or the name of a holder. Raises UsageError."""
         if not words:
             raise UsageError(f"{self.called}: which address? {self.called} {ADDRESS.metavar}")
         _place()
@@ -382,12 +387,12 @@ class HeapCommand(_Words):
             options.name = text
 
     def complete(self, text: str, word: str) -> list[str]:
-        """Options, and the values of --sort."""
+        """Return options, and the values of --sort, that could follow."""
         return completions(self.command, text, word)
 
 
 def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
-    """The line on standard error where a live process stood for long: in gdb it does so for as long as gdb."""
+    """Return the warning that a live process was stopped for long: in gdb it is stopped as long as gdb holds it."""
     until = "and stands still until gdb releases it"
     return (
         f"gdbheap: process {pid} stood still for the {seconds:.1f} s of this answer, {until};"
@@ -396,25 +401,25 @@ def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
 
 
 def _evaluated(answer: Callable[[Heap], int | str]) -> int | str:
-    """The value of a convenience function. Raises gdb.GdbError with one line."""
+    """Return the value of a convenience function. Raises gdb.GdbError of one line."""
     with _one_line():
         return _looked(lambda where, heap: _told(answer, heap))
     raise AssertionError("an error is raised on")
 
 
 def _told(answer: Callable[[Heap], int | str], heap: Heap) -> int | str:
-    """An expression has no options: it shows what the environment allows, whatever the command before it showed. gdb's
-    printf and echo write a text as it is."""
+    """Return an answer with contents as the environment allows, since an expression has no options. It is made
+    printable, because gdb's printf and echo write text unchanged."""
     with disclosing([heap], wanted(os.environ)):
         return printable_record(answer(heap))
 
 
-# The texts of a heap's ledger, by their width: the window is drawn at every prompt, and for every line it is moved.
+# The texts of a heap's ledger by width: the window is redrawn at every prompt, and when it is scrolled.
 _ledgers: weakref.WeakKeyDictionary[Heap, dict[int, str]] = weakref.WeakKeyDictionary()
 
 
 def _ledger(width: int) -> str:
-    """The text of ``heap``, or why there is none."""
+    """Return the text of ``heap``, or the reason why there is none."""
     try:
         texts = _ledgers.setdefault(_heap(_place()), {})
         if width not in texts:
@@ -432,20 +437,21 @@ def _ledger_text(width: int) -> str:
 
 
 def _quiet_end(json: bool) -> None:
-    """gdb's last line in a batch ("[Inferior 1 (process 1234) detached]") would follow the JSON document."""
+    """Suppress gdb's last line in a batch ("[Inferior 1 (process 1234) detached]"), which would follow a JSON
+    document."""
     if json and STATUS.invocation.batch:
         with contextlib.suppress(gdb.error):
             gdb.execute("set print inferior-events off", to_string=True)
 
 
 class OptionsCommand(_Words):
-    """``heap options``: what ``help heap options`` says."""
+    """``heap options``: print what ``help heap options`` prints."""
 
     noun = OPTIONS
 
     @property
     def help(self) -> str:
-        """Return what the options of every command do."""
+        """The help of the options that all commands have."""
         return options_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
@@ -454,17 +460,17 @@ class OptionsCommand(_Words):
 
 
 class AttachCommand(_Words):
-    """``heap attach PID``."""
+    """``heap attach PID``: attach to a process."""
 
     noun = ATTACH
 
     @property
     def help(self) -> str:
-        """Return the help of ``heap attach``."""
+        """The help of ``heap attach``."""
         return attach_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
-        """Attach."""
+        """Attach to the process with the given id."""
         if len(words) != 1 or not words[0].isdecimal():
             raise UsageError(f"{self.called}: which process? {self.called} PID")
         attach(int(words[0]))
@@ -480,7 +486,8 @@ def _note_target(event: object) -> None:
 
 
 def _watch() -> None:
-    """Drop what was kept when the target runs, is written to, is called into, or goes. Older gdbs lack some events."""
+    """Drop kept heaps when the target runs, is written to, is called into, or goes away. Older gdbs lack some
+    events."""
     for name in (
         "cont",
         "memory_changed",
@@ -499,7 +506,7 @@ def _watch() -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """The commands, functions and window behind those that start.py defines, by noun and by name."""
+    """The implementations of the commands, functions and window that start.py defines, by noun and by name."""
 
     commands: dict[str, HeapCommand | AttachCommand | OptionsCommand]
     functions: dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]
@@ -507,7 +514,7 @@ class Table:
 
 
 def register(start: Start) -> Table:
-    """The table; from now on events of gdb are followed, and a batch ends with our exit status."""
+    """Return the table, and from now on follow gdb's events and end a batch with gdbheap's exit status."""
     global _prefix
     _prefix = start.prefixes[0]
     STATUS.had_target = start.had_target or bool(gdb.selected_inferior().threads())

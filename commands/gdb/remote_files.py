@@ -1,8 +1,9 @@
-"""Files of a machine that gdb debugs through a server, by the remote protocol's host I/O packets.
+"""Read files of a machine that gdb debugs through a server, by the remote protocol's host I/O packets.
 
 gdb's manual, appendix "Remote Serial Protocol", section "Host I/O Packets": ``vFile:open:2f70726f63,0,0`` is answered
-by ``F5`` (a descriptor), ``vFile:pread:5,1000,0`` by ``F1a;`` and 26 bytes of data, of which ``}`` escapes the next
-one; an error is ``F-1,2`` (errno). What carries a packet is handed in; nothing here knows gdb."""
+by ``F5`` (a descriptor), ``vFile:pread:5,1000,0`` by ``F1a;`` and 26 bytes of data, in which ``}`` escapes the next
+byte; an error is ``F-1,2`` (errno). The caller passes the function that sends packets; this module does not know
+gdb."""
 
 from __future__ import annotations
 
@@ -17,31 +18,31 @@ FLIP = 0x20
 
 
 class RemoteFiles:
-    """Reads files on the server's side. ``send`` carries one packet and returns its answer."""
+    """A reader of the server's files. ``send``: sends one packet and returns its answer."""
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
         self._send = send
 
     def read(self, path: str, limit: int) -> bytes:
-        """The first ``limit`` bytes of a file. Raises OSError."""
+        """Return the first ``limit`` bytes of a file. Raises OSError."""
         with _Opened(self, path) as descriptor:
             return b"".join(self._parts(descriptor, 0, limit))
 
     def read_ranges(self, path: str, ranges: list[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, size), fewer where the file ends. Raises OSError."""
+        """Return the bytes of each (offset, size), fewer at the file's end. Raises OSError."""
         with _Opened(self, path) as descriptor:
             return [b"".join(self._parts(descriptor, offset, size)) for offset, size in ranges]
 
     def open(self, path: str) -> int:
-        """A descriptor of the server, for reading. Raises OSError."""
+        """Open a file for reading and return the server's descriptor. Raises OSError."""
         return self.call(b"open:%s,0,0" % os.fsencode(path).hex().encode(), path)[0]
 
     def link(self, path: str) -> str:
-        """Where a link leads. Raises OSError."""
+        """Return the target of a link. Raises OSError."""
         return os.fsdecode(self.call(b"readlink:%s" % os.fsencode(path).hex().encode(), path)[1])
 
     def close(self, descriptor: int) -> None:
-        """Give a descriptor back. Raises OSError."""
+        """Close a descriptor of the server. Raises OSError."""
         self.call(b"close:%x" % descriptor, "")
 
     def _parts(self, descriptor: int, offset: int, size: int) -> Iterator[bytes]:
@@ -54,7 +55,8 @@ class RemoteFiles:
             offset += len(data)
 
     def call(self, words: bytes, path: str) -> tuple[int, bytes]:
-        """The number and the data of an answer. Raises OSError for an error, and for an answer that is none."""
+        """Send a request, and return the number and the data of its answer. Raises OSError for an error or a damaged
+        answer."""
         answer = self._send(b"vFile:" + words)
         head, _, data = answer.partition(b";")
         if not head.startswith(b"F"):
@@ -71,7 +73,7 @@ class RemoteFiles:
 
 
 class _Opened:
-    """A descriptor of the server that is closed again at the end of a block."""
+    """A descriptor of the server, closed at the end of the block."""
 
     def __init__(self, files: RemoteFiles, path: str) -> None:
         self.files = files
@@ -86,7 +88,7 @@ class _Opened:
 
 
 def _unescaped(data: bytes, size: int) -> bytes:
-    """The bytes meant; ``size`` tells whether somebody has undone the escapes already."""
+    """Undo the escapes in ``data``; ``size``, the length of the result, shows whether gdb has undone them already."""
     if len(data) == size or ESCAPE not in data:
         return data
     found = bytearray()

@@ -1,7 +1,7 @@
-"""A process on a server as a target: bytes through whoever can read them, /proc through whoever can read files.
+"""A process behind a server as a target: its memory and its /proc are read by functions that are passed in.
 
-The same answers as for a process here. Nothing of this machine is taken for the other's: an ELF file is used only when
-its build-id equals the one in the target's memory, and the own /proc only when it is proven to be the server's."""
+The answers are those for a local process. Nothing of this machine is taken for the other's: an ELF file is used only if
+its build-id equals the one in the target's memory, and the local /proc only if it is proven to be the server's."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ LONG_STATE = "GDBHEAP_LONG_STATE"
 
 
 class RemoteProcess(Target):
-    """``pid`` is the server's. ``read(address, size)`` returns bytes or raises; ``files`` reads files over there.
+    """A process behind a server. ``pid``: on the server; ``read(address, size)``: returns bytes or raises; ``files``:
+    reads files there.
 
-    ``interrupted``: Ctrl-C came while bytes were read. Whoever asked must look at it: what reads takes any error for
-    bytes that are absent."""
+    ``interrupted``: Ctrl-C came while bytes were read. The caller must check it, because readers of memory take any
+    error for absent bytes."""
 
     interrupted = False
 
@@ -91,7 +92,7 @@ class RemoteProcess(Target):
         return Rss(rss, sum(mapping.swap or 0 for mapping in self.mappings), "smaps")
 
     def _read_pages(self) -> None:
-        """The entries of pagemap for mappings that have pages at all; the others are known to have none."""
+        """Read pagemap for the mappings that have resident or swapped pages; the others are known to have none."""
         if not isinstance(self._files, RemoteFiles):
             unknown = "it is unknown which pages are resident, and what could be given back"
             self.warnings.append(f"this gdb cannot read parts of a remote file: {unknown}")
@@ -122,20 +123,21 @@ class RemoteProcess(Target):
         self.exe = self._executable()
 
     def status(self) -> dict[str, str]:
-        """The fields of /proc/PID/status; none when the server does not let it be read."""
+        """Return the fields of /proc/PID/status; empty if the server does not let it be read."""
         with contextlib.suppress(OSError):
             return procfs.parse_status(self._file("status", TEXT_LIMIT))
         return {}
 
     def unrestorable(self, version: int) -> str:
-        """Why gdb of this major version could not put the registers back after a call, "" if it can."""
+        """Return why this major version of gdb could not restore the registers after a call; "" if it can."""
         text = None
         with contextlib.suppress(OSError):
             text = self._any_file("/proc/cpuinfo", CPU_LIMIT)
         return unrestorable(version, text, bool(os.environ.get(LONG_STATE)))
 
     def _executable(self) -> str | None:
-        """Where /proc/PID/exe leads, or else the object whose entry point the auxiliary vector names."""
+        """Return where /proc/PID/exe leads, or else the object that contains the entry point in the auxiliary
+        vector."""
         if isinstance(self._files, RemoteFiles):
             with contextlib.suppress(OSError):
                 return self._files.link(f"/proc/{self.pid}/exe")
@@ -148,7 +150,7 @@ class RemoteProcess(Target):
         return ""
 
     def _reader(self, mappings: Mappings) -> Read:
-        """Reads around pages that are not there: asking for one would make the kernel put one there."""
+        """Return a reader that skips absent pages: reading one would make the kernel create it."""
 
         def read(address: int, size: int) -> bytes:
             if self.interrupted:
@@ -166,9 +168,10 @@ class RemoteProcess(Target):
         return read
 
     def _absent_part(self, mapping: Mapping) -> Read | None:
-        """How to have the bytes of a private mapping's absent pages without asking for them; None when there is no way.
+        """Return a function for the bytes of a private mapping's absent pages, without reading them; None if there is
+        none.
 
-        Anonymous ones are zeros, those of a file are the file's, if a file here has its build-id."""
+        Anonymous pages are zeros; a file's pages are read from a local file with the same build-id."""
         if not mapping.private or mapping.path == "[vdso]":
             return None
         if mapping.anonymous:
@@ -181,10 +184,10 @@ class RemoteProcess(Target):
 
 
 def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> str:
-    """Why gdb of a major version cannot put all registers of a CPU back, "" if it can. ``forced``: as if it had AMX.
+    """Return why a major version of gdb cannot restore all registers of a CPU; "" if it can. ``forced``: assume AMX.
 
-    Before gdb 14, gdb and gdbserver read the vector state into 2,696 bytes. With AMX the kernel's is longer, and it
-    takes no shorter one back: gdb gives up in the middle, and the interrupted system call returns rubbish."""
+    Before gdb 14, gdb and gdbserver read the vector state into 2,696 bytes. With AMX the kernel's state is longer, and
+    the kernel refuses a shorter one: gdb gives up halfway, and the interrupted system call returns rubbish."""
     if version >= FIRST_WITH_AMX:
         return ""
     lines = (cpuinfo or b"").decode("ascii", "replace").splitlines()
@@ -197,15 +200,16 @@ def unrestorable(version: int, cpuinfo: bytes | None, forced: bool = False) -> s
 
 
 def _file_part(elf: ElfFile, offset: int, size: int) -> bytes:
-    """Bytes of a file, filled up with zeros as the kernel fills the last page of a mapping; none where its name leads
-    to something else by now."""
+    """Return bytes of a file, padded with zeros as the kernel pads the last page of a mapping; b"" if its name leads to
+    another file by now."""
     data = elf.read(offset, size)
     return data.ljust(size, b"\0") if data else b""
 
 
 def _is_here(files: RemoteFiles, pid: int) -> bool:
-    """Whether the server's /proc is this one's: the same boot of the same kernel, the same PID namespace, the same
-    mappings. A server that runs here is asked for its pagemap in vain: gdbserver's offsets end at 2 GiB."""
+    """Return whether the server's /proc is the local one: the same boot, the same PID namespace, the same mappings.
+
+    gdbserver on this machine cannot read pagemap itself: its offsets end at 2 GiB."""
     try:
         with open(BOOT_ID, "rb") as own_boot:
             return (
@@ -218,7 +222,7 @@ def _is_here(files: RemoteFiles, pid: int) -> bool:
 
 
 def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> bytes:
-    """``size`` bytes: by ``read`` where pages are present or swapped, by ``absent`` elsewhere."""
+    """Return ``size`` bytes: from ``read`` for present or swapped pages, from ``absent`` for the others."""
     parts: list[bytes] = []
     at, end = address, address + size
     for run in pages.runs(address, end):

@@ -1,4 +1,4 @@
-"""Calls into a server's process, made by gdb in the selected thread."""
+"""Calls into a process behind a server, which gdb makes in the selected thread."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ CODE_LOOK = 1 << 20
 
 
 class ServerCalls:
-    """``inferior_call.Calls`` of the selected inferior on a server."""
+    """``inferior_call.Calls`` for the selected inferior behind a server."""
 
     def __init__(self, where: Place) -> None:
         self._where = where
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose``. gdb waits for the end of every call."""
+        """Call the function of ``purpose`` and return its result. gdb waits for the end of every call."""
         with self._ready(heap, purpose, seccomp) as (libc, caller), errno_kept(libc, caller):
             return caller.call(libc.address(purpose.function), *arguments)
 
     @contextlib.contextmanager
     def _ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
-        """A block in which gdb can call the function of ``purpose`` without hanging or doing harm."""
+        """Yield the C library and a caller, after the proof that the function of ``purpose`` can neither hang nor do
+        harm."""
         libc = find_libc(heap.target, purpose)
         caller = GdbCaller(heap.target, purpose)
         caller.check(libc.loaded, seccomp)
@@ -60,19 +61,19 @@ class ServerCalls:
             yield libc, caller
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """What malloc_stats() prints."""
+        """Return what malloc_stats() prints."""
         with self._ready(heap, STATS, seccomp) as (libc, caller):
             prove_stream(libc, caller)
             return malloc_stats(libc, caller)
 
     def again(self) -> Target:
-        """The process as it is now."""
+        """Return the process as it is now, as a new target."""
         return build(self._where)
 
 
 @contextlib.contextmanager
 def settings(**wanted: str) -> Iterator[None]:
-    """gdb's settings as given inside the block ("_" stands for a hyphen); those that this gdb lacks are left out."""
+    """Change settings of gdb within the block ("_" stands for a hyphen, "__" for a space); unknown ones are skipped."""
     before = {}
     try:
         for key, value in wanted.items():
@@ -88,7 +89,7 @@ def settings(**wanted: str) -> Iterator[None]:
 
 
 def _spelled(value: object) -> str:
-    """A setting's value as it is typed."""
+    """Return the value of a setting as it is typed."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return "unlimited" if value is None else str(value)
@@ -96,7 +97,8 @@ def _spelled(value: object) -> str:
 
 @contextlib.contextmanager
 def _stop_signal_ignored() -> Iterator[None]:
-    """A process stopped by SIGSTOP may have one pending: gdb would abandon a call half-way, with the process in it."""
+    """Make gdb ignore SIGSTOP within the block: a process that it stopped may have one pending, for which gdb would
+    abandon a call halfway, with the process in it."""
     row = gdb.execute("info signals SIGSTOP", to_string=True).splitlines()[-1].split()[1:4]
     words = zip(("stop", "print", "pass"), row)
     gdb.execute("handle SIGSTOP nostop noprint nopass", to_string=True)
@@ -108,21 +110,21 @@ def _stop_signal_ignored() -> Iterator[None]:
 
 
 def _version(text: str) -> int:
-    """The major number in "13.1" or "Fedora Linux 13.2-1"; 0 when there is none."""
+    """Return the major version in "13.1" or "Fedora Linux 13.2-1"; 0 without one."""
     found = re.search(r"\b(\d+)\.\d", text)
     return int(found[1]) if found else 0
 
 
 class GdbCaller:
-    """What ``inferior_call.Caller`` asks for of a server's process, by gdb, in the selected thread. Calls are made
-    inside ``ready()``."""
+    """``inferior_call.Writer`` for a process behind a server, by gdb, in the selected thread. Calls are made within
+    ``ready()``."""
 
     def __init__(self, target: Target, purpose: Purpose) -> None:
         self._target = target
         self._purpose = purpose
 
     def check(self, libc: LoadedObject, allow_seccomp: bool) -> None:
-        """Raise GdbheapError when gdb cannot follow the stacks of this process, cannot put its registers back, or a
+        """Raise GdbheapError if gdb cannot unwind the stacks of this process or restore its registers, or if a seccomp
         filter may kill it for a call."""
         known = {getattr(objfile, "build_id", None) for objfile in gdb.objfiles()}
         if libc.build_id not in known:
@@ -143,7 +145,7 @@ class GdbCaller:
 
     @contextlib.contextmanager
     def ready(self) -> Iterator[None]:
-        """Only the selected thread runs, and a call that fails leaves no frame behind."""
+        """Set gdb so that only the selected thread runs and a failed call leaves no frame behind, within the block."""
         wanted = {
             "scheduler_locking": "on", "unwindonsignal": "on", "unwind_on_terminating_exception": "on",
             "language": "c", "backtrace__limit": "unlimited", "suppress_cli_notifications": "on",
@@ -155,11 +157,11 @@ class GdbCaller:
                 self._forget_signal()
 
     def _forget_signal(self) -> None:
-        """Step over one "nop" and put the registers back.
+        """Step over one "nop" and restore the registers.
 
-        A call of gdb ends with a SIGSEGV where it returns to the stack, which gdb takes for the breakpoint that it is.
-        gdbserver remembers it as the last stop and delivers it when it detaches: the process would die. A step makes a
-        SIGTRAP the last stop, which is never delivered (gdbserver/linux-low.cc, get_detach_signal)."""
+        A call by gdb ends with a SIGSEGV at its return to the stack, which gdb takes for its breakpoint there.
+        gdbserver remembers that as the last stop and delivers it when it detaches, which would kill the process. A step
+        makes a SIGTRAP the last stop, which is never delivered (gdbserver/linux-low.cc, get_detach_signal)."""
         nop, names = self._nop(), self._target.machine.gdb
         frame = gdb.newest_frame()
         before = {name: int(frame.read_register(name)) for name in names.saved}
@@ -170,7 +172,8 @@ class GdbCaller:
             gdb.execute(f"set ${name} = {value}", to_string=True)
 
     def _nop(self) -> int:
-        """The address of a "nop" in the code of the process: of one byte, it is an instruction wherever it is."""
+        """Return the address of a "nop" in the process's code; a byte with that value is one wherever it stands. Raises
+        GdbheapError."""
         for mapping in filter(_is_code, self._target.mappings):
             found = self._target.space.read_available(mapping.start, CODE_LOOK).find(self._target.machine.gdb.nop)
             if found >= 0:
@@ -178,7 +181,7 @@ class GdbCaller:
         raise self._purpose.error("no code of the process can be read, which a call through a server needs")
 
     def stacks(self) -> list[Stack]:
-        """The stack of every thread of the selected inferior."""
+        """Return the stack of each thread of the selected inferior."""
         found = []
         with selection_kept():
             for thread in gdb.selected_inferior().threads():
@@ -187,7 +190,7 @@ class GdbCaller:
         return found
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call by address: no symbol or type is needed."""
+        """Call a function by its address, which needs no symbol or type, and return its result. Raises GdbheapError."""
         types = ",".join(["long"] * len(arguments)) or "void"
         text = f"((long (*)({types})) {function:#x})({','.join(map(str, arguments))})"
         try:
@@ -196,14 +199,14 @@ class GdbCaller:
             raise GdbheapError(f"{self._purpose.command}: a call into the process failed: {one_line(error)}") from None
 
     def read(self, address: int, size: int) -> bytes:
-        """Memory as gdb sees it now."""
+        """Return memory as gdb reads it now. Raises GdbheapError."""
         try:
             return gdb.selected_inferior().read_memory(address, size).tobytes()
         except gdb.error as error:
             raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
 
     def write(self, address: int, data: bytes) -> None:
-        """Change memory of the process."""
+        """Write to the process's memory. Raises GdbheapError."""
         try:
             gdb.selected_inferior().write_memory(address, data)
         except gdb.error as error:
@@ -215,7 +218,7 @@ def _is_code(mapping: Mapping) -> bool:
 
 
 def _stack(thread: gdb.InferiorThread) -> Stack:
-    """The counters of the selected thread. Frames that are only inlined have no counter of their own."""
+    """Return the program counters of the selected thread. Inlined frames have no counter of their own."""
     name = f"{thread.ptid[1] or thread.ptid[0]} ({named(one_line(thread.name or '?', 40))})"
     counters: list[int] = []
     frame: gdb.Frame | None = None

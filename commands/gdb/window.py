@@ -1,4 +1,4 @@
-"""A window of gdb's TUI with the ledger: ``layout heap``."""
+"""A window of gdb's TUI that shows the ledger: ``layout heap``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ NAME = "heap"
 
 
 class LedgerWindow:
-    """What ``heap`` says of the present stop; made again when that is over. ``text``: of a width in columns."""
+    """The text of ``heap`` for the current stop, renewed at each prompt. ``text``: returns it for a width in
+    columns."""
 
     def __init__(self, window: gdb.TuiWindow, text: Callable[[int], str]) -> None:
         self._window, self._text = window, text
@@ -21,14 +22,14 @@ class LedgerWindow:
         gdb.events.before_prompt.connect(self._renew)
 
     def close(self) -> None:
-        """The window is gone."""
+        """Stop renewing: the window is gone."""
         gdb.events.before_prompt.disconnect(self._renew)
 
     def _renew(self, _event: None = None) -> None:
         self.render()
 
     def render(self) -> None:
-        """Draw the part that fits."""
+        """Draw the lines that fit into the window."""
         if not self._window.is_valid():
             return
         width = _columns(self._window.width)
@@ -39,18 +40,18 @@ class LedgerWindow:
         self._window.write("\n".join(line[:width] for line in shown))
 
     def vscroll(self, lines: int) -> None:
-        """Move up or down."""
+        """Scroll up or down."""
         self._first += lines
         self.render()
 
     def hscroll(self, columns: int) -> None:
-        """Its lines are as wide as the window."""
+        """Do nothing: the lines are as wide as the window."""
 
     def click(self, x: int, y: int, button: int) -> None:
-        """Nothing in it does anything."""
+        """Do nothing: a click has no effect."""
 
 
 def _columns(width: int) -> int:
-    """Of a line: one that fills the window's last column has the cursor on the next line, where its end then breaks
-    another one."""
+    """Return the width for lines. A line that fills the last column leaves the cursor on the next line, where its line
+    end breaks the text."""
     return max(width - 1, 1)

@@ -1,1 +1,1 @@
-"""Calls of functions in a live process, after the proof that they cannot hang."""
+"""Call functions in a live process, after the proof that the call cannot hang."""

@@ -1,14 +1,14 @@
-"""Calling a function of malloc's in a live process, after the proof that the call cannot hang.
+"""Call a function of malloc in a live process, after the proof that the call cannot hang.
 
-What must be free before the call, and what each costs when it is not:
+What must be free before the call, and what happens otherwise:
 
-- every thread must be outside of malloc. While the process has one thread, malloc takes no lock, and a list that is
-  half linked is read or changed as it is; with more threads the lock that is held would never be released, because only
-  the calling thread runs;
-- every arena's mutex must be 0: malloc_stats() and malloc_trim() lock one after the other (glibc malloc/malloc.c,
+- Every thread must be outside of malloc. While the process has one thread, malloc takes no lock, and a list that is
+  half linked would be read or changed as it is. With more threads, the lock that is held would never be released,
+  because only the calling thread runs.
+- Every arena's mutex must be 0: malloc_stats() and malloc_trim() lock one arena after another (glibc malloc/malloc.c,
   ``__malloc_stats``, ``__malloc_trim``).
 
-``errno`` is put back; the registers are put back by whoever calls: ``native_caller`` on this machine, gdb on a server.
+This module restores ``errno``. The caller restores the registers: ``native_caller`` on this machine, gdb on a server.
 Nothing here imports gdb."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 Bytes = tuple[int, bytes]
-"""A place in the process and what belongs there."""
+"""An address in the process, and the bytes that belong there."""
 FREE_MUTEX = bytes(4)
 RUN_ON = "let the process run on and try again"
 IN_HANDLER = (
@@ -58,7 +58,8 @@ IN_HANDLER = (
 
 @dataclass(frozen=True)
 class Purpose:
-    """Which command calls which function, what to do when it may not be called, and for how many seconds it may run."""
+    """A command and the function it calls. ``instead``: what to do if it may not be called; ``limit``: the most seconds
+    that it may run."""
 
     command: str
     function: str
@@ -66,24 +67,26 @@ class Purpose:
     limit: float
 
     def error(self, reason: str) -> GdbheapError:
-        """It cannot be called at all."""
+        """Return the error for a function that cannot be called at all."""
         return GdbheapError(f"{self.command}: {reason}: {self.instead}")
 
     def refusal(self, reason: str, remedy: str = RUN_ON) -> GdbheapError:
-        """It is not called at this moment."""
+        """Return the error for a function that is not called at this moment."""
         return GdbheapError(f"{self.command}: {self.function}() is not called, because {reason}: {remedy}")
 
 
-# The times are limited by what --max-stop leaves, too. malloc_stats() is undone when its time is over, malloc_trim()
-# finished by the process itself.
+# --max-stop limits these times too. When its time is over, malloc_stats() is undone, and malloc_trim() is finished by
+# the process itself.
 STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which asks nobody", 5.0)
 TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes says what it would give back", 20.0)
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The program counters of one thread, innermost first. ``broken``: why the walk ended early, "" if it did not;
-    ``interrupted``: whether more may lie beyond the frame of a signal handler, or on another stack."""
+    """The program counters of one thread, innermost first.
+
+    ``broken``: why the walk ended early, "" if it did not; ``interrupted``: more frames may lie beyond a signal
+    handler's frame, or on another stack."""
 
     name: str
     counters: list[int]
@@ -92,74 +95,75 @@ class Stack:
 
 
 class Caller(Protocol):
-    """What can be done in the stopped process."""
+    """The operations on a stopped process."""
 
     def stacks(self) -> list[Stack]:
-        """The stack of every thread."""
+        """Return the stack of each thread."""
         ...
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call a function with integers; its result as a signed 64-bit number. Raises GdbheapError."""
+        """Call a function with integer arguments; return its result as a signed 64-bit number. Raises GdbheapError."""
         ...
 
     def read(self, address: int, size: int) -> bytes:
-        """Memory as it is now. Raises GdbheapError."""
+        """Return memory as it is now. Raises GdbheapError."""
         ...
 
 
 class Writer(Caller, Protocol):
-    """A caller that can also write."""
+    """A caller that can also write memory."""
 
     def write(self, address: int, data: bytes) -> None:
-        """Change memory of the process. Raises GdbheapError."""
+        """Write to the process's memory. Raises GdbheapError."""
         ...
 
 
 @dataclass(frozen=True)
 class Libc:
-    """The process's C library, by the file whose build-id is the one in memory."""
+    """The process's C library, read from a file with the same build-id as in memory."""
 
     loaded: LoadedObject
     target: Target
     purpose: Purpose
 
     def address(self, name: str) -> int:
-        """Where a function or variable is. Raises GdbheapError."""
+        """Return the address of a function or variable. Raises GdbheapError if there is none."""
         found = self.loaded.symbol(name)
         if found is None:
             raise self.purpose.error(f"{named(self.loaded.path)} has no {name}")
         return found
 
     def has(self, name: str) -> bool:
-        """Whether ``name`` is there."""
+        """Return whether there is a symbol ``name``."""
         return self.loaded.symbol(name) is not None
 
 
 class Calls(Protocol):
-    """How functions of a stopped process are called: by gdbheap itself on this machine, by gdb on a server."""
+    """Calls of functions in a stopped process: by gdbheap itself on this machine, by gdb on a server."""
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose``, which must not be left in its middle, after the proof that it can neither
-        hang nor do harm; its result as a signed 64-bit number. ``seccomp``: also where a seccomp filter may refuse the
-        call. Raises GdbheapError."""
+        """Call the function of ``purpose`` after the proof that it can neither hang nor do harm, and return its result
+        as a signed 64-bit number. The function must not be abandoned halfway.
+
+        ``seccomp``: call even if a seccomp filter may refuse the call. Raises GdbheapError."""
         ...
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """What malloc_stats() prints, which appears nowhere else. Raises GdbheapError."""
+        """Return what malloc_stats() prints, without any output of the process. Raises GdbheapError."""
         ...
 
     def again(self) -> Target:
-        """The process as it is after a call."""
+        """Return the process as it is after a call, as a new target."""
         ...
 
 
 def mutexes(heap: Heap) -> list[int]:
-    """The addresses of the arenas, whose first word is the mutex of each."""
+    """Return the addresses of the arenas; the first word of each is its mutex."""
     return [arena.address for arena in heap.allocator(GlibcAllocator).malloc.arenas]
 
 
 def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
-    """The C library that holds the function. Raises GdbheapError when no file here is the same as the process's."""
+    """Return the C library that has the function. Raises GdbheapError if no local file equals the process's."""
     for loaded in target.objects:
         if loaded.exported(purpose.function) and loaded.exported("gnu_get_libc_version"):
             return Libc(loaded, target, purpose)
@@ -169,9 +173,7 @@ def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
 
 
 def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
-    """Raise GdbheapError, naming the thread and the reason, unless the call cannot hang.
-
-    ``arenas``: their addresses."""
+    """Raise GdbheapError, with the thread and the reason, unless the call cannot hang. ``arenas``: their addresses."""
     _check_threads(libc, caller.stacks())
     for index, address in enumerate(arenas):
         if caller.read(address, 4) != FREE_MUTEX:
@@ -198,21 +200,21 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
 
 
 def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
-    """Whether a stack broke off where malloc may be further out: before it left the C library, as malloc calls nothing
-    outside of that and the kernel, or in what may be a signal handler that interrupted malloc."""
+    """Return whether malloc may lie beyond the point where a stack broke off. That is so inside the C library, because
+    malloc calls nothing outside of it and the kernel, and in what may be a signal handler that interrupted malloc."""
     return not stack.counters or stack.interrupted or libc.loaded.contains(stack.counters[-1])
 
 
 @contextlib.contextmanager
 def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
-    """A block that leaves errno as it is: the thread may be between a failed system call and its look at errno."""
+    """Restore errno at the end of the block: the thread may be between a failed system call and its check of errno."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 
 
 @contextlib.contextmanager
 def bytes_kept(caller: Writer, address: int, size: int) -> Iterator[None]:
-    """A block after which these bytes are as they were."""
+    """Restore these bytes at the end of the block."""
     before = caller.read(address, size)
     try:
         yield

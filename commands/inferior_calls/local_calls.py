@@ -1,4 +1,4 @@
-"""Calls into a process on this machine, by whoever holds its threads: our tracer in a shell, gdb's thread in gdb."""
+"""Calls into a process on this machine, by the tracer of its threads: gdbheap's own in a shell, gdb's thread in gdb."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ __all__ = ["LocalCalls"]
 
 
 class LocalCalls:
-    """``inferior_call.Calls`` of a process here, in which ``tracer`` can call."""
+    """``inferior_call.Calls`` for a local process, in which ``tracer`` can make calls."""
 
     def __init__(self, process: Process, tracer: Tracer) -> None:
         self._process = process
         self._tracer = tracer
 
     def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
-        """Call the function of ``purpose``. errno is put back, and the mutexes of arenas when the call was undone."""
+        """Call the function of ``purpose`` and return its result. errno is restored, and so are the arenas' mutexes if
+        the call was undone."""
         libc, caller = self._proven(heap, purpose, seccomp)
         kept, freed = [errno_of(libc, caller)], [(mutex, FREE_MUTEX) for mutex in mutexes(heap)]
         return caller.call_to_end(libc.address(purpose.function), *arguments, kept=kept, freed=freed)
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """What malloc_stats() prints."""
+        """Return what malloc_stats() prints."""
         libc, caller = self._proven(heap, STATS, seccomp)
         return written_by_stats(libc, caller, mutexes(heap))
 
     def again(self) -> Target:
-        """The process as it is now."""
+        """Return the process as it is now, as a new target."""
         return self._process.again()
 
     def _proven(self, heap: Heap, purpose: Purpose, seccomp: bool) -> tuple[Libc, NativeCaller]:
-        """What calls, after the proof that the function can be called without hanging."""
+        """Return the C library and a caller, after the proof that the function can be called without hanging."""
         libc = find_libc(self._process, purpose)
         caller = NativeCaller(self._process, self._tracer, libc, seccomp, purpose.limit)
         caller.choose()

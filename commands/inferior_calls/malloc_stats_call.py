@@ -1,10 +1,12 @@
-"""Calling malloc_stats() and catching what it prints. ``inferior_call`` says what must be free before; beyond that the
-lock of ``stderr`` must be 0: malloc_stats() holds it while it prints.
+"""Call malloc_stats() and capture its output.
 
-On this machine (``written_by_stats``) the writes that it makes are read and left out as they are made: no descriptor
-changes, and what waited in the stream's buffer waits there afterwards. Should gdbheap be killed in the middle, the rest
-of the text appears on the process's standard error. On a server, where gdb makes the calls (``malloc_stats``), the
-descriptor is a file in memory during the call, and put back."""
+``inferior_call`` says what must be free before. In addition the lock of ``stderr`` must be 0: malloc_stats() holds it
+while it prints.
+
+On this machine (``written_by_stats``) its write() calls are read and skipped: no descriptor changes, and what was in
+the stream's buffer is there afterwards. If gdbheap is killed in between, the rest of the text appears on the process's
+standard error. On a server, where gdb makes the calls (``malloc_stats``), the descriptor is replaced by a memory file
+during the call."""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ LOCK_SIZE = 16
 
 
 def _stream(libc: Libc) -> int:
-    """The FILE behind ``stderr``: the variable is the program's own copy where it was linked to have one."""
+    """Return the address of the FILE of ``stderr``; the variable may be a copy in the program (a copy relocation).
+    Raises GdbheapError."""
     program = libc.target.object_of(libc.target.auxv.get(AT_ENTRY, 0))
     owner = program if program is not None and program.exported("stderr") else libc.loaded
     variable = owner.symbol("stderr") or libc.address("stderr")
@@ -51,7 +54,7 @@ def _stream(libc: Libc) -> int:
 
 
 def _free_stream(libc: Libc, caller: Caller) -> int:
-    """The stream; raises GdbheapError when it is locked or closed."""
+    """Return the address of the stream. Raises GdbheapError if it is locked or closed."""
     stream = _stream(libc)
     lock = _word(caller, stream + LOCK)
     if lock and caller.read(lock, 4) != FREE_MUTEX:
@@ -62,23 +65,24 @@ def _free_stream(libc: Libc, caller: Caller) -> int:
 
 
 def prove_stream(libc: Libc, caller: Caller) -> None:
-    """Raise GdbheapError unless malloc_stats() can print on a server's process without waiting for anybody."""
+    """Raise GdbheapError unless malloc_stats() can print, in a process behind a server, without waiting for
+    anything."""
     waiting = len(_waiting(_free_stream(libc, caller), caller))
     if waiting:
         raise libc.purpose.refusal(f"{waiting:,} bytes wait in stderr's buffer, and writing them may block")
 
 
 def _waiting(stream: int, caller: Caller) -> bytes:
-    """What was printed to a stream and is not yet written."""
+    """Return what was printed to a stream and is not written yet."""
     base, pointer = _word(caller, stream + WRITE_BASE), _word(caller, stream + WRITE_POINTER)
     return caller.read(base, min(pointer - base, LARGEST_BUFFER)) if base < pointer else b""
 
 
 def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -> str:
-    """Call malloc_stats() and return what it would have printed. The process is as before afterwards.
+    """Call malloc_stats() and return what it would have printed. The process is left as it was.
 
-    Raises GdbheapError. ``prove_safe`` must have passed on the same stop; ``mutexes`` are those of all arenas, which
-    were free then, and which are freed again when the call had to be undone."""
+    ``prove_safe`` must have passed at the same stop. ``mutexes``: of all arenas, which were free then and are freed
+    again if the call has to be undone. Raises GdbheapError."""
     stream = _free_stream(libc, caller)
     descriptor, waited = _descriptor(stream, caller), _waiting(stream, caller)
     calls = [(libc.address("malloc_stats"), ()), (libc.address("fflush"), (stream,))]
@@ -91,7 +95,8 @@ def written_by_stats(libc: Libc, caller: NativeCaller, mutexes: Sequence[int]) -
 
 
 def _of_stream(libc: Libc, caller: Caller, stream: int) -> list[Bytes]:
-    """A stream and its buffer as they are; a stream that gets its buffer only now keeps that."""
+    """Return the bytes of a stream and its buffer, to be restored. A stream without a buffer keeps the one that it
+    gets."""
     start, end = _word(caller, stream + BUFFER), _word(caller, stream + BUFFER_END)
     size = max(end - start, 0)
     if size > LARGEST_BUFFER:
@@ -109,9 +114,9 @@ def _descriptor(stream: int, caller: Caller) -> int:
 
 
 def malloc_stats(libc: Libc, caller: Writer) -> str:
-    """Have gdb call it and return what it printed. The process is as before afterwards, also when a call fails.
+    """Have gdb call malloc_stats() and return what it printed. The process is left as it was, even if a call fails.
 
-    Raises GdbheapError. ``prove_safe`` and ``prove_stream`` must have passed on the same stop."""
+    ``prove_safe`` and ``prove_stream`` must have passed at the same stop. Raises GdbheapError."""
     stream = _stream(libc)
     with errno_kept(libc, caller), bytes_kept(caller, stream + OFFSET, 8):
         caller.call(libc.address("fflush"), stream)
@@ -127,7 +132,8 @@ def malloc_stats(libc: Libc, caller: Writer) -> str:
 
 
 def _memory_file(libc: Libc, caller: Writer) -> int:
-    """A file in memory, open in the process. Its name is "": byte 9 of any ELF header is padding, and so is byte 10."""
+    """Open a memory file in the process and return its descriptor. Its name is "": bytes 9 and 10 of any ELF header are
+    padding. Raises GdbheapError."""
     name = libc.loaded.base + 9
     if libc.has("memfd_create"):
         file = caller.call(libc.address("memfd_create"), name, MFD_CLOEXEC)
@@ -141,7 +147,7 @@ def _memory_file(libc: Libc, caller: Writer) -> int:
 
 @contextlib.contextmanager
 def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Iterator[None]:
-    """Inside the block ``descriptor`` refers to ``file``, after it to what it did before (nothing if it was closed)."""
+    """Make ``descriptor`` refer to ``file`` within the block, then to its old file again (closed if it was closed)."""
     if descriptor == file:  # it was closed, and the new file got its number
         yield
         return
@@ -157,7 +163,7 @@ def _redirected(libc: Libc, caller: Writer, descriptor: int, file: int) -> Itera
 
 
 def _restore(libc: Libc, caller: Writer, descriptor: int, saved: int, flags: int) -> None:
-    """dup2() leaves out the close-on-exec flag, so that it is set again."""
+    """Restore the descriptor and its close-on-exec flag, which dup2() does not copy."""
     if saved < 0:
         caller.call(libc.address("close"), descriptor)
         return
@@ -168,7 +174,7 @@ def _restore(libc: Libc, caller: Writer, descriptor: int, saved: int, flags: int
 
 
 def _contents(libc: Libc, caller: Writer, file: int) -> bytes:
-    """What was written, mapped into the process and read."""
+    """Map the written text into the process, and return it."""
     size = min(caller.call(libc.address("lseek"), file, 0, SEEK_END), TEXT_LIMIT)
     if size <= 0:
         return b""
@@ -182,6 +188,6 @@ def _contents(libc: Libc, caller: Writer, file: int) -> bytes:
 
 
 def _signed32(value: int) -> int:
-    """The int in the low half of a register; what is above it means nothing."""
+    """Return the signed 32-bit number in the low half of a register; its upper half is undefined."""
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value >> 31 else value

@@ -1,8 +1,8 @@
-"""Calls into a process on this machine, made by ourselves: in the shell by the tracer that holds the process, inside
-gdb by its own main thread, never by gdb's ``call``.
+"""Calls into a local process, made by gdbheap itself: in the shell by the tracer of the process, inside gdb on its main
+thread, but never by gdb's ``call``.
 
-The mechanics are native (``call.rs``, ``unwind.rs``); what is decided here is whether a call may be made at all, in
-which thread, and what is said when it is not. The registers and the code below are x86-64's."""
+The mechanics are native (``call.rs``, ``unwind.rs``). This module decides whether a call may be made and in which
+thread, and gives the reason if not. The registers and the code below are those of x86-64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROOM = 64 << 10
 GUARD_GAP = 1 << 20
 CODE_LIMIT = 64 << 20
 RESTORER = bytes.fromhex("48c7c00f0000000f05")
-# Stores rax where a register points that functions keep, then only moves the stack pointer up, and returns.
+# Stores rax where a callee-saved register points, then only moves the stack pointer up, and returns.
 KEEPER = re.compile(
     rb"(?P<store>\x48\x89\x03|\x48\x89\x45\x00|\x49\x89\x04\x24|\x49\x89\x45\x00|\x49\x89\x06|\x49\x89\x07)"
     rb"(?P<add>\x48\x83\xc4[\x08\x10\x18\x20\x28\x30\x38\x40\x48\x50\x58\x60\x68\x70\x78])?"
@@ -45,16 +45,16 @@ KEEPER = re.compile(
 )
 STORES = {"488903": 5, "48894500": 4, "49890424": 3, "49894500": 2, "498906": 1, "498907": 0}
 FunctionCalls = Sequence[tuple[int, Sequence[int]]]
-"""Functions by address, each with its arguments."""
+"""Addresses of functions, each with its arguments."""
 
 
 @dataclass(frozen=True)
 class CallPlan:
-    """What is called in a thread, and by which way it returns; see native/core/src/process/call.rs.
+    """A call in a thread, and how it returns; see native/core/src/process/call.rs.
 
-    ``captured``: the descriptor that is captured, or -1; ``filtered``: seccomp looks at the thread's system calls;
-    ``limit``: in seconds; ``leaves``: the thread finishes by itself after that; ``kept``: what is put back in any case,
-    ``freed``: after a call that was undone."""
+    ``captured``: the descriptor whose output is captured, or -1; ``filtered``: a seccomp filter checks the thread's
+    system calls; ``limit``: in seconds; ``leaves``: after the limit, the thread finishes the call itself; ``kept``:
+    restored in any case; ``freed``: restored after a call that was undone."""
 
     calls: FunctionCalls
     restorer: int
@@ -70,32 +70,33 @@ class CallPlan:
 
 
 class Tracer(Protocol):
-    """Who holds the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
+    """The tracer of the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
 
     def look(self, tid: int) -> _native.ThreadLook:
-        """What decides whether a call may be made in a thread."""
+        """Return the state of a thread that decides whether a call may be made in it."""
         ...
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make a call in it."""
+        """Make a call in a thread."""
         ...
 
 
 class Debugger:
-    """The debugger in whose process, and on whose tracing thread, we run."""
+    """The debugger in whose process, and on whose tracing thread, this code runs."""
 
     def look(self, tid: int) -> _native.ThreadLook:
-        """What decides whether a call may be made in a thread."""
+        """Return the state of a thread that decides whether a call may be made in it."""
         return _native.look_at_thread(tid)
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make a call in it."""
+        """Make a call in a thread."""
         return _native.call_in_thread(tid, plan)
 
 
 @dataclass(frozen=True)
 class _Keeper:
-    """Code that keeps a function's result: its address, the register it stores through, what it takes off the stack."""
+    """Code in the process that stores a function's result: its address, the register through which it stores, and the
+    bytes that it takes off the stack."""
 
     address: int
     register: int
@@ -103,7 +104,7 @@ class _Keeper:
 
 
 class NativeCaller:
-    """What ``inferior_call.Caller`` asks for, by ptrace, in a thread that is chosen for it. Raises GdbheapError."""
+    """``inferior_call.Caller`` by ptrace, in a thread chosen for it. Raises GdbheapError."""
 
     def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
         self._target = target
@@ -118,12 +119,12 @@ class NativeCaller:
         self._check()
         self._restorer = self._find_restorer()
         self._keeper = self._find_keeper()
-        # The thread that calls; chosen when it is first needed.
+        # The thread that makes the calls; chosen on first use.
         self.tid = 0
         self._is_filtered = False
 
     def _check(self) -> None:
-        """What no thread could help."""
+        """Raise GdbheapError if no thread of the process may make a call."""
         if not self._target.machine.has_calls:
             raise Unsupported(f"{self._purpose.command}: calls are made on x86-64 only")
         try:
@@ -155,14 +156,15 @@ class NativeCaller:
         raise self._purpose.error("the process has no code that a call could return its result by")
 
     def _code(self, path: str) -> Iterator[tuple[int, bytes]]:
-        """(address, bytes) of each executable mapping of a file."""
+        """Yield (address, bytes) of each executable mapping of a file."""
         for mapping in self._target.mappings:
             if mapping.path == path and mapping.perms.startswith("r-x"):
                 size = min(mapping.end - mapping.start, CODE_LIMIT)
                 yield mapping.start, self._target.space.read_available(mapping.start, size)
 
     def stacks(self) -> list[Stack]:
-        """The stack of every thread. Of one without any word that leads into malloc only the innermost frame."""
+        """Return the stack of each thread; of a thread without any word that points into malloc only the innermost
+        frame."""
         place = malloc_range(self._libc.loaded)
         doubtful = [thread for thread in self._target.threads if place is None or self._may_stand(thread, place)]
         registers = [[self._look(thread.tid).registers[index] for index in DWARF] for thread in doubtful]
@@ -178,12 +180,13 @@ class NativeCaller:
         return Stack(_name(thread), [self._look(thread.tid).registers[DWARF[16]]], "", False)
 
     def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
-        """Whether the frame of a signal handler may lie beyond those that were followed: the stack has the address to
-        which handlers return, and none of the frames returns there."""
+        """Return whether a signal handler's frame may lie beyond the unwound frames: the address to which handlers
+        return is on the stack, but none of the frames returns there."""
         return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
 
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
-        """Whether a word on a thread's stack points into ``place``; it may where the stack is not its own."""
+        """Return whether a word on a thread's stack points into ``place``; True if the thread is not on its own
+        stack."""
         stack = self._stack_of(thread)
         sp = self._look(thread.tid).registers[RSP]
         if stack is None:
@@ -192,7 +195,7 @@ class NativeCaller:
         return _native.mentions(self._target.space, lowest, stack.end, *place)
 
     def _stack_of(self, thread: Thread) -> StackRange | None:
-        """The stack that a thread stands on, if it is its own: a handler's or a coroutine's is not."""
+        """Return the stack that a thread is on if it is its own; None for a signal handler's or a coroutine's stack."""
         stack = self._stacks.get(thread.tid)
         sp = self._look(thread.tid).registers[RSP]
         if stack is None or not stack.start <= sp < stack.end:
@@ -202,9 +205,10 @@ class NativeCaller:
         return stack if is_main or sp < thread.thread_pointer < stack.end else None
 
     def choose(self) -> None:
-        """Choose the thread to call in: one that waits in a system call, if there is any.
+        """Choose the thread to call in, preferably one that waits in a system call.
 
-        The kernel restarts the call, its errno is not yet set, and it is in no restartable sequence."""
+        The kernel restarts that call, its errno is not set yet, and the thread is in no restartable sequence. Raises
+        GdbheapError if no thread is fit."""
         reasons: list[str] = []
         for wanted in (True, False):
             for thread in self._target.threads:
@@ -214,11 +218,11 @@ class NativeCaller:
                         self.tid, self._is_filtered = thread.tid, self._mode(thread.tid) != "0"
                         return
                     reasons.append(f"thread {_name(thread)} {reason}")
-        # The first is the reason of the first thread that waits, or of the first at all.
+        # Give the reason of the first waiting thread, or else of the first thread.
         raise self._purpose.refusal(reasons[0] if reasons else "it has no thread")
 
     def unfit(self, thread: Thread) -> str:
-        """Why nothing can be called in a thread, "" if it can."""
+        """Return why nothing can be called in a thread; "" if it can."""
         look = self._look(thread.tid)
         if look.shadow_stack:
             return "has a shadow stack, which no call from outside can keep right"
@@ -239,7 +243,8 @@ class NativeCaller:
         return "" if self._has_room(stack, look.registers[RSP]) else f"has less than {ROOM >> 10} KiB of stack left"
 
     def _filtered(self, tid: int) -> str:
-        """Whether seccomp may kill the process for a call (proc_pid_status(5)): 1 is strict mode, 2 a filter."""
+        """Return why seccomp forbids a call, or may kill the process for it; "" if not (proc_pid_status(5)): mode 1 is
+        strict, 2 a filter."""
         try:
             mode = self._mode(tid)
         except OSError:
@@ -257,7 +262,7 @@ class NativeCaller:
         return self._folder.status(tid).get("Seccomp", "0")
 
     def _is_posix(self, thread: Thread) -> bool:
-        """Whether the thread has glibc's thread-local storage: its pointer to itself (tcbhead_t) is there."""
+        """Return whether the thread has glibc's thread-local storage: the pointer to itself (tcbhead_t) is there."""
         try:
             pointer = thread.thread_pointer
             return pointer != 0 and self._target.space.word(pointer + 16) == pointer
@@ -274,7 +279,7 @@ class NativeCaller:
         return mapping.path == "[stack]" and self._can_grow(mapping.start, mapping.end, bottom)
 
     def _can_grow(self, start: int, end: int, bottom: int) -> bool:
-        """Whether the first thread's stack, which grows by itself, can grow down to ``bottom``."""
+        """Return whether the first thread's stack, which grows by itself, can grow down to ``bottom``."""
         below = max((mapping.end for mapping in self._target.mappings if mapping.end <= start), default=0)
         with contextlib.suppress(OSError):
             limit = self._folder.soft_limit("Max stack size")
@@ -292,25 +297,27 @@ class NativeCaller:
         return self._looks[tid]
 
     def _too_late(self, error: OSError) -> GdbheapError | None:
-        """What to say where the process was let go before this, or is about to be."""
+        """Return the error if the stop of the process has expired; None for any other error."""
         late = error.errno == errno.ETIME
         return self._failed("the process has stood too long already: give it longer (--max-stop)") if late else None
 
     def call(self, function: int, *arguments: int) -> int:
-        """Call by address; a signed 64-bit number. A call that takes too long is undone."""
+        """Call a function by its address, and return its result as a signed 64-bit number. A call that takes too long
+        is undone."""
         return self._call([(function, arguments)])[0]
 
     def call_to_end(
         self, function: int, *arguments: int, kept: Sequence[Bytes] = (), freed: Sequence[Bytes] = ()
     ) -> int:
-        """Call a function that must not be left in its middle: one that takes too long is finished by the process
-        itself, and this raises CallEnded. ``kept`` is put back in any other case, ``freed`` after a call that
-        was undone, because a signal ended it."""
+        """Call a function that must not be abandoned halfway: if it takes too long, the process finishes it itself, and
+        this raises CallEnded.
+
+        ``kept`` is restored in any other case, ``freed`` after a call that was undone because a signal ended it."""
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
     def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
-        """Call one function after the other, and return what they wrote to a descriptor: the writes are not made.
-        ``kept`` is put back when they have returned or were undone, ``freed`` when they were undone."""
+        """Call functions one after another, and return what they wrote to a descriptor; the writes are not made.
+        ``kept`` is restored after they returned or were undone, ``freed`` after they were undone."""
         return self._call(calls, descriptor, kept=kept, freed=freed)[1]
 
     def _call(
@@ -338,7 +345,7 @@ class NativeCaller:
         return found.value - 2 * SIGN if found.value & SIGN else found.value, found.text
 
     def _prove_own(self, address: int, size: int) -> None:
-        """Raise GdbheapError unless bytes that are put back are the process's own data: never code or a shared file."""
+        """Raise GdbheapError unless the bytes to restore are the process's own data, not code or a shared file."""
         at, end = address, address + size
         while at < end:
             mapping = self._target.mappings.find(at)
@@ -361,7 +368,7 @@ class NativeCaller:
         return GdbheapError(f"{self._purpose.command}: {reason}")
 
     def read(self, address: int, size: int) -> bytes:
-        """Memory as it is now."""
+        """Return memory as it is now. Raises GdbheapError."""
         try:
             return self._target.space.read(address, size)
         except _native.Fault:
@@ -369,7 +376,7 @@ class NativeCaller:
 
 
 def errno_of(libc: Libc, caller: NativeCaller) -> Bytes:
-    """errno as it is: the thread may stand between a system call that failed and its look at it."""
+    """Return the place and value of errno: the thread may be between a failed system call and its check of errno."""
     place = caller.call(libc.address("__errno_location"))
     return place, caller.read(place, 4)
 
@@ -382,13 +389,13 @@ def _signal_name(number: int) -> str:
 
 def _keeper(start: int, found: re.Match[bytes]) -> _Keeper:
     pops = found["pops"]
-    # 41 is a prefix of the pop that follows it.
+    # 41 is the prefix of the pop after it.
     count = len(pops) - pops.count(b"\x41")
     return _Keeper(start + found.start(), STORES[found["store"].hex()], 8 * count + (found["add"] or b"\0")[-1])
 
 
 def _waits(look: _native.ThreadLook) -> bool:
-    """Whether a thread was interrupted inside a system call that the kernel restarts."""
+    """Return whether a thread was interrupted inside a system call that the kernel restarts."""
     registers = look.registers
     return registers[ORIG_RAX] < SIGN and registers[RAX] - 2 * SIGN in (-4, -512, -513, -514, -516)
 

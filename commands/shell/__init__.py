@@ -1,1 +1,1 @@
-"""The shell's ``gdbheap``."""
+"""The ``gdbheap`` command of a shell."""

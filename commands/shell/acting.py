@@ -1,5 +1,7 @@
-"""Work in a child, where another user has a say: with his rights no link there leads root where he may not go, and
-what he stops, or has wait for a file that nobody answers for, is ended and left alone."""
+"""Run work in a child process, because another user can interfere.
+
+With that user's rights, no link leads root to where the user may not go. A child that he stops, or that waits for a
+file that never answers, is ended and left alone."""
 
 from __future__ import annotations
 
@@ -17,20 +19,21 @@ from gdbheap.errors import GdbheapError, one_line
 __all__ = ["apart", "as_user"]
 
 FAILED = 1
-# How long it may take, and how long its end.
+# Seconds that the work may take, and that its end may take.
 SECONDS, PARTING_SECONDS = 10.0, 1.0
 PART = 1 << 16
 
 
 def as_user(uid: int, act: Callable[[], str]) -> str:
-    """Return what ``act`` returns in a child with the rights of the user ``uid`` and no others. Raises GdbheapError,
-    also for one that it raises, and where it takes too long. The child may not be able to import anything: ``act``
-    needs nothing more."""
+    """Return what ``act`` returns in a child with the rights of the user ``uid`` and no others.
+
+    ``act`` must import nothing, because the child may not be able to. Raises GdbheapError, also if ``act`` does, or if
+    it takes too long."""
     return _in_child(f"what was done as user {uid}", lambda: _become(uid), act)
 
 
 def apart(what: str, act: Callable[[], str]) -> str:
-    """Return what ``act`` returns in a child with our own rights. ``what`` it is, for messages. Raises as
+    """Return what ``act`` returns in a child with our own rights. ``what``: its name in messages. Raises like
     ``as_user``."""
     return _in_child(what, lambda: None, act)
 
@@ -63,7 +66,7 @@ def _in_child(what: str, become: Callable[[], None], act: Callable[[], str]) -> 
 
 
 def _heard(reading: int) -> bytes | None:
-    """Return what a child said until its end; None where that takes too long."""
+    """Return all that a child writes until it closes the pipe; None if that takes too long."""
     said, end, poll = b"", time.monotonic() + SECONDS, select.poll()
     poll.register(reading, select.POLLIN)
     while poll.poll(max(0.0, 1000 * (end - time.monotonic()))):
@@ -75,7 +78,7 @@ def _heard(reading: int) -> bytes | None:
 
 
 def _status(child: int) -> int | None:
-    """Return how a child that is ending ended; None where it does not."""
+    """Return the exit status of a child that is ending; None if it does not end."""
     end = time.monotonic() + PARTING_SECONDS
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -86,14 +89,14 @@ def _status(child: int) -> int | None:
 
 
 def _end(child: int) -> None:
-    """End a child, also one that is stopped; one that the kernel does not let go is left alone."""
+    """Kill a child, even a stopped one; a child that the kernel does not end is left alone."""
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(child, signal.SIGKILL)
         _status(child)
 
 
 def _act(what: str, become: Callable[[], None], act: Callable[[], str], writing: int) -> NoReturn:
-    """Be the child: never return into what the parent does."""
+    """Run the child: work, report the result, and exit, without returning into the parent's code."""
     status = FAILED
     try:
         become()
@@ -109,7 +112,7 @@ def _act(what: str, become: Callable[[], None], act: Callable[[], str], writing:
 
 
 def _become(uid: int) -> None:
-    """Take on the user's groups and number, for good. Raises OSError."""
+    """Take on the user's groups and id, permanently. Raises OSError."""
     try:
         entry = pwd.getpwuid(uid)
         group = entry.pw_gid

@@ -1,4 +1,4 @@
-"""What the shell's ``gdbheap`` does: find the noun, answer, render."""
+"""The shell's ``gdbheap``: find the command, answer, render."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ HELP = "help"
 
 
 def run(words: Sequence[str]) -> tuple[str, int]:
-    """Do what ``words`` ask for. Returns the text for standard output and the exit status; raises GdbheapError."""
+    """Run a command line. Returns the text for standard output and the exit status. Raises GdbheapError."""
     if not words:
         raise UsageError("which process or core? gdbheap [NOUN] PID|CORE ('gdbheap --help' tells more)")
     if words == [HELP, OPTIONS]:
-        # Imported here: no other command needs it.
+        # Imported on use: no other command needs it.
         from gdbheap.commands.shell.help import help_of_options
 
         return help_of_options(), 0
@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
     if noun in VERBS:
         return VERBS[noun](rest), 0
     if wants_help(own_words(words)):
-        # Imported here: no other command needs it.
+        # Imported on use: no other command needs it.
         from gdbheap.commands.shell.help import help_of, overview
 
         return (help_of(_known(noun)) if noun else overview()), 0
@@ -48,7 +48,7 @@ def run(words: Sequence[str]) -> tuple[str, int]:
 
 
 def called(words: Sequence[str]) -> str:
-    """Return the name of a line's command, as a document has it. The rest of the line may be wrong."""
+    """Return the name of a line's command, as in a JSON document, even if the rest of the line is wrong."""
     noun, rest = _noun([*words[1:], "--help"] if words[:1] == [HELP] else own_words(words))
     if noun in VERBS:
         return f"{SHELL} {noun}"
@@ -56,7 +56,7 @@ def called(words: Sequence[str]) -> str:
 
 
 def _known(noun: str) -> str:
-    """In gdb the command without a noun is called heap, and so it is understood here."""
+    """Return the command's key: gdb's name of the command without a noun, heap, is also understood here."""
     return HEAP_NOUN if noun == GDB else noun
 
 
@@ -72,7 +72,8 @@ def _answer(command: AnyCommand, words: list[str]) -> tuple[str, int]:
 
 
 def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The noun, "" when there is none, and the other words. It is the first that is no option and no option's value."""
+    """Return the noun, "" without one, and the other words. The noun is the first word that is neither an option nor an
+    option's value."""
     skip = False
     for place, word in enumerate(words):
         if skip or word.startswith("--"):
@@ -80,10 +81,10 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
             continue
         if word in COMMANDS or word == GDB or word in VERBS:
             rest = [*words[:place], *words[place + 1 :]]
-            # As in gdb another noun may follow: "heap holes".
+            # As in gdb, a noun may follow: "heap holes".
             after = _noun(rest) if word == GDB else ("", rest)
             return after if after[0] in COMMANDS and after[0] else (word, rest)
-        # The target may stand before the noun, where that is no second target.
+        # The target may stand before the noun, unless the noun is the name of a file.
         later = words[place + 1 : place + 2]
         if later and later[0] in COMMANDS and find_file(later[0]) is None:
             return later[0], [*words[: place + 1], *words[place + 2 :]]
@@ -92,7 +93,7 @@ def _noun(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _takes_value(word: str) -> bool:
-    """Whether a word is an option of any command whose value is the next word."""
+    """Return whether a word is an option, of any command, whose value is the next word."""
     commands = COMMANDS.values()
     options = (option for command in commands for option in (*command.all_options, *extra_options(command)))
     return any(option.takes_next and option.name == word for option in options)
@@ -128,13 +129,13 @@ def _schema(words: list[str]) -> str:
             "Example: gdbheap schema holes\n"
             "More: docs/json.md"
         )
-    # A schema is JSON in any case.
+    # A schema is always JSON.
     words = [word for word in words if word != "--json"]
     nouns = [_known(word) for word in words] or list(COMMANDS)
     unknown = [noun for noun in nouns if noun not in COMMANDS]
     if unknown or len(words) > 1:
         raise UsageError(f"gdbheap schema: which command?{did_you_mean(words[-1], COMMANDS)}")
-    # Imported here: no other command needs them.
+    # Imported on use: no other command needs them.
     from json import dumps
 
     from gdbheap.report.formats.schema import schema_of
@@ -159,7 +160,7 @@ def _mcp(words: list[str]) -> str:
             'Example: {"command": "gdbheap", "args": ["mcp"]} in a client\'s mcpServers\n'
             "More: docs/agents.md"
         )
-    # Imported here: no other command needs it.
+    # Imported on use: no other command needs it.
     from gdbheap.commands.shell.mcp.server import serve, skill
 
     if words == ["--skill"]:
@@ -168,5 +169,5 @@ def _mcp(words: list[str]) -> str:
     return ""
 
 
-# What the shell does itself, without a question about memory.
+# Commands that the shell runs itself, without a question about memory.
 VERBS = {"install": _install, "schema": _schema, "mcp": _mcp}

@@ -1,6 +1,4 @@
-"""``gdbheap --complete WORD…``: what the last word of a line in a shell may become.
-
-The completions of bash, zsh and fish (packaging/completion) ask this."""
+"""``gdbheap --complete WORD…``: complete the last word of a command line."""
 
 from __future__ import annotations
 
@@ -16,13 +14,13 @@ from gdbheap.text import printable
 
 __all__ = ["complete"]
 
-# What stands alone on a line.
+# Options that stand alone on a line.
 OWN = ("--version", "--gdb-script")
 
 
 def complete(words: Sequence[str]) -> str:
-    """Return a line for each word that the last of ``words`` may become: the word, and behind a space what it is where
-    that is known. Nothing where it is the name of a file, which shells complete by themselves."""
+    """Return a line for each completion of the last of ``words``: the word, a space, and its meaning if known. Empty if
+    the word is a file's name, which shells complete themselves."""
     *before, last = words or [""]
     found = _options(before, last) if last.startswith("-") else iter([*_nouns(before), *_processes(last)])
     return "\n".join(f"{word} {what}" if what else word for word, what in found if word.startswith(last))
@@ -48,12 +46,12 @@ def _options(before: Sequence[str], last: str) -> Iterator[tuple[str, str]]:
 
 
 def _told(option: Option) -> str:
-    """An option's help without its default."""
+    """Return the help of an option without its default."""
     return option.help.partition(" [default")[0]
 
 
 def _processes(last: str) -> Iterator[tuple[str, str]]:
-    """The processes whose number begins with ``last``, with their names."""
+    """Yield the processes whose id begins with ``last``, with their names."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and folder.name.startswith(last):
             try:

@@ -1,4 +1,4 @@
-"""A session: lines are read and answered one after the other, about one target, until there are no more."""
+"""A session: read lines about one target, and answer them one by one until there are no more."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ __all__ = ["Talk"]
 PROMPT = "gdbheap> "
 # JSON's word for no answer.
 NOTHING = "null"
-# On a line of a program: the answer as people read it.
+# A word on a program's line that asks for the answer as text.
 TEXT = "--text"
 INTERRUPTED = "interrupted; the session goes on"
 GREETING = f"'{HELP}' lists the commands, '{REFRESH}' looks at the target anew, '{QUIT[0]}' or Ctrl-D ends"
 
 
 class _Ended(Exception):
-    """The session is over: somebody said so, or nobody reads its answers any more."""
+    """The session is over: it was ended, or nobody reads its answers any more."""
 
 
 # Answers a command about the session's target.
@@ -51,20 +51,21 @@ Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
 
 class Talk:
-    """The session of ``gdbheap shell``. ``answering`` answers each command; the ``options`` that began the session hold
-    for all of them."""
+    """The session of ``gdbheap shell``. ``options``: those that began it, which hold for all commands; ``answering``:
+    answers each command."""
 
     def __init__(self, kept: Kept, options: Common, answering: Answering) -> None:
         self._kept = kept
         self._options = options
         self._answering = answering
         self._status = 0
-        # The last line that a program was answered.
+        # The number of the last line that was answered to a program.
         self._replied = 0
 
     def run(self) -> int:
-        """Answer all lines. Returns the highest status of a command, of a terminal's session 0. Raises GdbheapError
-        where there is no target, KeyboardInterrupt where no command is interrupted."""
+        """Answer all lines. Returns the highest status of a command, or 0 for a session on a terminal.
+
+        Raises GdbheapError if there is no target, KeyboardInterrupt if it came while no command was running."""
         self._kept.take()
         if self._options.json:
             with suppress(_Ended):
@@ -80,7 +81,8 @@ class Talk:
         return 0 if lines.is_terminal else self._status
 
     def _for_program(self, lines: Lines) -> None:
-        """Answer each line with exactly one line. Raises _Ended, KeyboardInterrupt where no command is interrupted."""
+        """Answer each line with exactly one line. Raises _Ended; KeyboardInterrupt if a signal asks the program to
+        end."""
         for number in itertools.count(1):
             try:
                 line = lines.next()
@@ -112,7 +114,7 @@ class Talk:
             self._reply(number, status, answer)
 
     def _document(self, words: list[str]) -> tuple[str, int]:
-        """Return the document that answers a line, and its status; "null" where there is nothing to say."""
+        """Return the JSON document that answers a line, and its status; "null" if there is nothing to say."""
         asks_help = words[:1] == [HELP] or wants_help(words)
         if not words or (words[0] in OWN and not asks_help):
             self._do(words)
@@ -127,7 +129,7 @@ class Talk:
         return present(answered, style_for(None, True, None)), status_of(answered)
 
     def _reply(self, number: int, status: int, answer: str = NOTHING, error: str | None = None) -> None:
-        """Write a line; a Ctrl-C meanwhile is too late. Raises _Ended where it cannot be written."""
+        """Write a reply line; Ctrl-C is ignored meanwhile. Raises _Ended if it cannot be written."""
         self._note(status)
         body = f'"answer": {answer}' if error is None else text_of({"error": error_keys(status, told(error))})[1:-1]
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -140,7 +142,7 @@ class Talk:
             signal.signal(signal.SIGINT, handler)
 
     def _goes_on(self, lines: Lines) -> bool:
-        """Read a line and answer it; False at the end. A Ctrl-C while another one is being told ends nothing."""
+        """Read and answer one line; return False at the end. A Ctrl-C while an earlier one is reported ends nothing."""
         try:
             return self._one(lines)
         except KeyboardInterrupt as interrupt:
@@ -164,7 +166,7 @@ class Talk:
         return line is not None
 
     def _answer(self, line: str) -> None:
-        """Answer one line. What goes wrong is one line, and the next one is read."""
+        """Answer one line. An error is reported in one line, and the session goes on."""
         words: list[str] = []
         try:
             words = split(line)
@@ -207,20 +209,20 @@ class Talk:
         self._note(status_of(answered))
 
     def _refuse(self, message: str, words: list[str], status: int) -> None:
-        """Say what is wrong with a line, which may ask for JSON itself."""
+        """Report what is wrong with a line, also as a JSON document if the line asks for JSON."""
         if wants_json(words):
             with suppress(GdbheapError, BrokenPipeError):
                 write(text_of(error_document(_name(words), status, told(message))))
         self._note(complain(message, status))
 
     def _defaults(self, as_json: bool = True) -> list[str]:
-        """The options that hold for each command, as they are typed; one that is typed again counts."""
+        """Return the session's options as they are typed before each command's own, which win."""
         options = self._options
         switches = {"--json": options.json and as_json, "--bytes": options.exact, NO_TEXT: options.no_text}
         return [*(name for name, given in switches.items() if given), f"--max-stop={options.max_stop}"]
 
     def _write(self, text: str) -> None:
-        """Raises BrokenPipeError where nobody reads any more, _Ended where nothing can be written."""
+        """Print a text. Raises BrokenPipeError if nobody reads it any more, _Ended if nothing can be written."""
         try:
             write(text)
         except GdbheapError as error:
@@ -232,34 +234,34 @@ class Talk:
 
 
 def _ends_program(interrupt: KeyboardInterrupt) -> bool:
-    """Whether it is one of the signals that ask a program to end: Ctrl-C asks no more than a command."""
+    """Return whether the interrupt is a signal that ends the program; Ctrl-C ends only a command."""
     return type(interrupt) is not KeyboardInterrupt
 
 
 def _style_of(answered: Result, stream: TextIO | None, command: str = IN_GDB) -> Style:
-    """The style of a text; without a stream that of one in JSON."""
+    """Return the style of a text; without a stream, that of a text in JSON."""
     info, encoding = answered.info, "utf-8" if stream is None else None
     return style_for(stream, answered.options.exact, info.rss, info.private, encoding, command)
 
 
 def _said(command: str, text: str) -> str:
-    """The document of a text."""
+    """Return the JSON document of a text."""
     return text_of({"command": command, "schema": SCHEMA, "text": text})
 
 
 def _name(words: list[str]) -> str:
-    """Return the name of a line's command; that of all commands for an unknown one."""
+    """Return the name of a line's command; "heap" if it is unknown."""
     found = or_none(lambda: find_command(words)[0])
     return GDB if found is None else found.name
 
 
 def _help_about(words: list[str]) -> str:
-    """The help that a line asks for."""
+    """Return the help that a line asks for."""
     return _help(words[1:] if words[0] == HELP else [word for word in words if not word.startswith("-")])
 
 
 def _help(words: list[str]) -> str:
-    """Of the command that the words name, or what there is."""
+    """Return the help of the command that the words name, or the list of commands."""
     if words in ([OPTIONS], [GDB, OPTIONS], [SHELL, OPTIONS]):
         return options_help(GDB)
     if words:

@@ -1,4 +1,4 @@
-"""Cores that a line of the shell names: by a path, or by what coredumpctl is asked for."""
+"""Cores on a shell's command line: given by a path, or by what coredumpctl is asked for."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ NAME_SHOWN = 60
 
 @dataclass(frozen=True)
 class Stored:
-    """A core that coredumpctl has, by what it is asked for."""
+    """A core that coredumpctl stores. ``match``: what coredumpctl is asked for."""
 
     match: str
 
 
 Subject = Union["Named", str, Stored]
-"""A process, held since its line was read, or the id of none; a core's path; or a core that is asked for."""
+"""A process, held since its line was read, or an id without a process; a core's path; or a core of coredumpctl."""
 
 
 def name_of(core: str | Stored) -> str:
-    """What messages call it."""
+    """Return the core's name in messages."""
     from gdbheap.targets.cores.stored_cores import title
 
     return title(core.match) if isinstance(core, Stored) else core
 
 
 def core_of(core: str | Stored, exe: str | None, sysroot: str | None) -> Core:
-    """Opened, and unpacked where it is packed; what that takes is shown on a terminal. Raises what ``Core`` does."""
-    # Imported here: commands that are about no core start faster.
+    """Open a core, and unpack it first if it is packed; a terminal shows the progress. Raises what ``Core`` raises."""
+    # Imported on use, so that commands without a core start faster.
     from gdbheap.targets.core import Core
     from gdbheap.targets.cores.debuginfod import fetcher
     from gdbheap.targets.cores.stored_cores import dump

@@ -1,4 +1,4 @@
-"""The texts of ``gdbheap --help``, ``gdbheap NOUN --help`` and ``gdbheap help options``."""
+"""The texts of ``gdbheap --help``, ``gdbheap COMMAND --help`` and ``gdbheap help options``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gdbheap.commands.surface.registry import COMMANDS, grouped
 
 __all__ = ["help_of", "help_of_options", "overview"]
 
-# What the shell does itself, by the group in which it is listed.
+# Commands that the shell runs itself, by the group in which they are listed.
 OWN = {
     "Start here": {
         "install": "Make gdb know these commands: gdb -p PID -ex heap (or --remove)",
@@ -30,12 +30,12 @@ def help_of(noun: str) -> str:
 
 
 def help_of_options() -> str:
-    """Return what the options of every command do, those of a shell too."""
+    """Return the help of the options that all commands have, including those of a shell."""
     return options_help(SHELL, options_of(Extra))
 
 
 def overview() -> str:
-    """Return one screen with all commands, in groups, each with what it does."""
+    """Return one screen with all commands in groups, each with its summary."""
     return "\n".join([
         "gdbheap shows where the memory of TARGET went: a process, several, or a core.",
         "Usage: gdbheap [COMMAND] TARGET [options]; 'gdbheap COMMAND --help' explains.",

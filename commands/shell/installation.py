@@ -1,7 +1,7 @@
-"""``gdbheap install``: have gdb know the commands from its start, by one line in the gdbinit that gdb reads.
+"""``gdbheap install``: add one line to gdbinit, so that gdb knows the commands from its start.
 
-The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read the first of
-``$XDG_CONFIG_HOME/gdb/gdbinit`` (``~/.config`` when it is unset) and ``~/.gdbinit``; gdb 10 reads only the last."""
+The line runs gdbheap/loader/start.py by its full path. gdb 11 and later read the first that exists of
+``$XDG_CONFIG_HOME/gdb/gdbinit`` (``~/.config`` if it is unset) and ``~/.gdbinit``; gdb 10 reads only the last."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from gdbheap.loader import FOLDER, START
 __all__ = ["gdbinit", "install", "remove"]
 
 MARK = "# gdbheap: 'gdbheap install --remove' takes out this line and the next one"
-# What the next one begins with; the second is from installations before start.py.
+# How the next line begins; "directory" is from installations before start.py.
 OURS = ("python ", "directory ")
-# A gdb may be older than what is installed, embed an older Python, or outlive it.
+# gdb may be older than this gdbheap, embed an older Python, or remain when gdbheap is removed.
 LINE = (
     "python (lambda file, os, sys: sys.version_info < (3, 9) or "
     '(eval(compile(open(file, "rb").read(), file, "exec"), {}) if os.access(file, os.R_OK) else gdb.write('
     '"gdbheap: there is no " + file + ": gdbheap install --remove takes out the line of gdbinit that names it\\n", '
     'gdb.STDERR)))({path}, __import__("os"), __import__("sys"))'
 )
-# Where a link leads: only the folders above that need be checked.
+# Resolved: so only the folders above the real file need to be checked.
 FILE = START.resolve()
 ROOT = 0
 LEAVE = " (the process is stopped until you leave gdb)"
@@ -38,7 +38,7 @@ NEW_MODE, LARGEST = 0o644, 1 << 20
 
 
 def gdbinit(environment: Mapping[str, str]) -> Path:
-    """The file that gdb reads, or that it would read if it existed. Raises UsageError when there is no home."""
+    """Return the gdbinit that gdb reads, or would read if it existed. Raises UsageError without a home."""
     candidates = _candidates(environment)
     if not candidates:
         raise UsageError("neither HOME nor XDG_CONFIG_HOME is set: gdb would read no gdbinit")
@@ -56,14 +56,14 @@ def _candidates(environment: Mapping[str, str]) -> list[Path]:
 
 
 def install(environment: Mapping[str, str]) -> str:
-    """Add the line, once; one that another installation left is replaced. Returns the sentence to print. Raises
+    """Add the line to gdbinit, replacing one of another installation. Returns the sentence to print. Raises
     GdbheapError."""
     return _with_rights_of_the_home(environment, lambda: _install(environment))
 
 
 def remove(environment: Mapping[str, str]) -> str:
-    """Take the line out again, also from a file that gdb has stopped reading since. Returns the sentence to print.
-    Raises GdbheapError."""
+    """Remove the line, also from a file that gdb no longer reads. Returns the sentence to print. Raises
+    GdbheapError."""
     return _with_rights_of_the_home(environment, lambda: _remove(environment))
 
 
@@ -96,7 +96,7 @@ def _remove(environment: Mapping[str, str]) -> str:
 
 
 def _check_home(environment: Mapping[str, str], path: Path) -> None:
-    """Check that the home of a gdbinit is there. Raises UsageError: a name that is mistyped would be made."""
+    """Raise UsageError if the home of a gdbinit does not exist: a mistyped one would be created."""
     for name in ("HOME", "XDG_CONFIG_HOME"):
         home = environment.get(name, "")
         if home and Path(home) in path.parents and not os.path.isdir(home):
@@ -104,20 +104,20 @@ def _check_home(environment: Mapping[str, str], path: Path) -> None:
 
 
 def _check_installation() -> None:
-    """Raises NotPermitted where gdb could not read what the line names, or others may change what gdb would run."""
+    """Raise NotPermitted if gdb could not read the file in the line, or others could change what gdb would run."""
     if not os.access(FILE, os.R_OK):
         raise NotPermitted(f"user {os.geteuid()} may not read {FILE}: install gdbheap where that user may")
     package = FILE.parent.parent
-    # One after the other: what others have nested too deep for rglob lies in a folder that is refused before.
+    # In this order: a tree that others have nested too deep for rglob lies in a folder that is refused before.
     for path in chain((package.parent, package), package.rglob("*")):
         _check_place(path, (OWN,))
-    # Nothing is imported from those above.
+    # Nothing is imported from the folders above.
     for path in package.parent.parents:
         _check_place(path, (OWN, SHARED))
 
 
 def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
-    """Raises NotPermitted for a file or folder whose kind, as ``kind_of_folder`` says, is not allowed."""
+    """Raise NotPermitted for a file or folder whose kind (see ``kind_of_folder``) is not ``allowed``."""
     try:
         number = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError as error:
@@ -138,7 +138,8 @@ def _check_place(path: Path, allowed: tuple[str, ...]) -> None:
 
 
 def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], str]) -> str:
-    """Return what ``act`` returns. Root acts with the rights of the user whose home it is. Raises GdbheapError."""
+    """Return what ``act`` returns. If root runs it in another user's home, it acts with that user's rights. Raises
+    GdbheapError."""
     if os.geteuid() != ROOT:
         return act()
     others = _owners(_candidates(environment)) - {ROOT}
@@ -151,8 +152,8 @@ def _with_rights_of_the_home(environment: Mapping[str, str], act: Callable[[], s
 
 
 def _owners(paths: list[Path]) -> set[int]:
-    """Return the users whose the files and all folders above them are, as the paths are written and where they lead.
-    Raises GdbheapError where nobody answers for one of them."""
+    """Return the owners of the files and of all folders above them, along the paths as written and as resolved. Raises
+    GdbheapError if a file system does not answer."""
     what = "the look at where HOME and XDG_CONFIG_HOME lead"
     found = apart(what, lambda: " ".join(str(owner) for path in paths for owner in _owners_of(path)))
     return set(map(int, found.split()))
@@ -171,7 +172,7 @@ def _owners_of(path: Path) -> set[int]:
 
 
 def _without(text: str) -> str:
-    """The file without our two lines; anything else stays byte for byte."""
+    """Return the text of a file without our two lines; the rest stays byte for byte."""
     lines = text.splitlines(keepends=True)
     kept: list[str] = []
     ours = False
@@ -187,7 +188,8 @@ def _without(text: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return what is in the file, "" without one. Raises GdbheapError, also for what is no file: a pipe would wait."""
+    """Return a file's text, "" if it does not exist. Raises GdbheapError, also for anything but a regular file: a pipe
+    would wait."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             status = os.fstat(stream.fileno())
@@ -201,7 +203,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, with its mode; a link keeps leading where it led."""
+    """Replace the file atomically, keeping its mode; a link keeps its target. Raises GdbheapError."""
     target = Path(os.path.realpath(path))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a session keeps of its target from one command to the next: everything that was read at one moment."""
+"""The target of a session, kept from one command to the next: all that was read at one moment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Kept"]
 
 
 class Kept:
-    """A core that stays open, or a process as it was at one moment: its private memory copied, or with --clone a frozen
-    copy of it. Where a process cannot be kept, each command stops it anew.
+    """A core that stays open, or a process at one moment: its private memory copied, or a frozen copy with --clone. If
+    a process cannot be kept, each command stops it anew.
 
-    ``line`` is the one that began the session. Nothing is read before ``take``."""
+    ``line``: the one that began the session. Nothing is read before ``take``."""
 
     def __init__(self, line: Line, target: Subject) -> None:
         self.target = target
@@ -36,7 +36,7 @@ class Kept:
         self._folder = None if isinstance(target, (str, Stored)) else refusal.open_folder(target)
 
     def take(self) -> None:
-        """Look at the target now, and forget what was read before, if it is still there. Raises GdbheapError."""
+        """Read the target now and forget what was read before. Raises GdbheapError if it no longer exists."""
         self.check_alive()
         self.close()
         found = self._core(self.target) if isinstance(self.target, (str, Stored)) else self._process(self.target)
@@ -55,7 +55,7 @@ class Kept:
         return process
 
     def _copied(self, folder: Named) -> Process | None:
-        """Copy all private memory of the process; return None where that fails or its memory may not be read."""
+        """Copy all private memory of the process; return None if that fails or its memory may not be read."""
         with stopped(folder, self._limit, copies=True) as process:
             pass
         if process.is_copied and not process.space.left_out:
@@ -65,7 +65,7 @@ class Kept:
         return None
 
     def check_alive(self) -> None:
-        """Raise NoTarget where it was a process and that has ended."""
+        """Raise NoTarget if the target is a process that has ended."""
         if self._folder is None:
             return
         try:
@@ -75,12 +75,13 @@ class Kept:
             left = "what was read of it is kept" if copied else "and nothing of it is kept"
             raise NoTarget(f"process {self._folder.pid} has ended: {left}") from None
         except GdbheapError:
-            # Whoever looks at it says why that cannot be.
+            # The command that reads it reports the reason.
             return
 
     @contextmanager
     def open(self, line: Line, target: Subject) -> Iterator[Heap]:
-        """What was read, for one command; another target, or one that is called into, is opened for that alone."""
+        """Yield the heap for one command. Another target, or one that is called into, is opened for this command
+        only."""
         calls = line.command.call_for(line.options) is not None
         if target == self.target and (calls or self._extra.clone):
             # A frozen copy ends with its process.
@@ -98,13 +99,13 @@ class Kept:
             self.close()
 
     def _as_begun(self, line: Line, calls: bool) -> Line:
-        """With the options that began the session; a copy is not called into."""
+        """Return the line with the options that began the session; without --clone for a call into the process."""
         extra = replace(self._extra, clone=self._extra.clone and not calls)
         return Line(line.command, line.options, extra, line.words, line.started, line.called, line.open)
 
     @contextmanager
     def _used(self, heap: Heap) -> Iterator[Heap]:
-        """An answer that was cut short leaves nothing for a later one to build on, but the bytes."""
+        """Yield the heap. If the command is interrupted, only the bytes are kept: the next one starts anew."""
         try:
             yield heap
         except GdbheapError:
@@ -114,6 +115,6 @@ class Kept:
             raise
 
     def close(self) -> None:
-        """Forget what was read; a frozen copy is ended."""
+        """Forget what was read, and end a frozen copy."""
         self._heap = None
         self._held.close()

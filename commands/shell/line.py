@@ -1,4 +1,4 @@
-"""A command line in a shell, and how the target that it names comes to be a heap."""
+"""A shell's command line, and how it opens the target that it names as a heap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Extra", "Line", "Opener", "extra_options", "opened"]
 
 @dataclass
 class Extra:
-    """The options that commands about processes and cores have in a shell alone."""
+    """The options that commands about processes and cores have only in a shell."""
 
     exe: str | None = valued("--exe", "FILE", "use FILE as the program that wrote the core", None, str)
     sysroot: str | None = valued(
@@ -45,18 +45,19 @@ class Extra:
 
 
 def extra_options(command: AnyCommand) -> tuple[Option, ...]:
-    """Return the options of a command that it has in a shell alone. The process itself is asked, or a copy or a core of
-    it."""
+    """Return the options that a command has only in a shell. A command that asks the process itself has none about
+    copies and cores."""
     found = options_of(Extra) if command.needs.targets else ()
     return tuple(option for option in found if command.needs is not PROCESS or option.name == "--verbose")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A command line: what was typed after the noun. ``words`` are neither options nor their values; ``started`` is the
-    command that follows ``--``, where the question is about one that is started. ``called``: the words that call the
-    command where it was typed; ``open``: how a process or a core comes to be a heap; ``held``: the process that a
-    session is about, whoever has its id by now."""
+    """A parsed command line.
+
+    ``words``: neither options nor their values; ``started``: the command after ``--``; ``called``: the words that call
+    the command here; ``open``: opens a process or a core as a heap; ``held``: the process of a session, whichever
+    process has its id now."""
 
     command: AnyCommand
     options: Common
@@ -68,34 +69,34 @@ class Line:
     held: ProcessFolder | None = None
 
     def subject(self, word: str) -> ProcessFolder | str:
-        """The process that a word names, held from now on, or the path of a core. Raises GdbheapError."""
+        """Return the process that a word names, held from now on, or the path of a core. Raises GdbheapError."""
         target = parse_target(word)
         if isinstance(target, str):
             return target
         if self.held is not None and self.held.pid == target:
             return self.held
-        # Imported here: a command's start is mostly imports.
+        # Imported on use: imports take most of a command's start-up time.
         from gdbheap.refusals.refusal import open_folder
 
         return open_folder(target)
 
     def error(self, reason: str) -> UsageError:
-        """The line cannot be answered."""
+        """Return the error for a line that cannot be answered."""
         return UsageError(f"{self.called}: {reason}")
 
     @property
     def names_target(self) -> bool:
-        """Whether its target was typed; a session has one."""
+        """Whether the line names its target; within a session it does not."""
         return self.called.startswith(SHELL)
 
     @property
     def usual(self) -> str:
-        """Return the words that are typed before the argument."""
+        """The words that are typed before the argument."""
         return f"{self.called} {self.words[0]}" if self.names_target else self.called
 
     @property
     def help(self) -> str:
-        """Return the words that are typed for help."""
+        """The words that are typed for help."""
         return help_call(self.called)
 
 
@@ -104,9 +105,9 @@ Opener = Callable[[Line, Subject], "AbstractContextManager[Heap]"]
 
 @contextmanager
 def opened(line: Line, target: Subject) -> Iterator[Heap]:
-    """The heap of a core, or of a process that is stopped while its memory is copied, or while it is called into;
-    afterwards says for how long."""
-    # Imported here: commands that are about no one process or core start faster.
+    """Yield the heap of a core, or of a process that is stopped while its memory is copied or while it is called into.
+    Afterwards, print for how long it was stopped, on a terminal or with --verbose."""
+    # Imported on use, so that commands without a single target start faster.
     from gdbheap.heap import Heap
     from gdbheap.targets.cloning import cloned
     from gdbheap.targets.process import stopped

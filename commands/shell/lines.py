@@ -1,4 +1,5 @@
-"""Where a session's lines come from: a terminal with history and completion, or a pipe or file without either."""
+"""The lines of a session: typed on a terminal, with history and completion, or read from a pipe or file without
+them."""
 
 from __future__ import annotations
 
@@ -24,21 +25,21 @@ Complete = Callable[[str, str], "list[str]"]
 
 
 class Lines(Protocol):
-    """The lines of a session, one after the other."""
+    """The lines of a session, one after another."""
 
     is_terminal: bool
 
     def next(self) -> str | None:
-        """The next line, None at the end. Raises UsageError for one that is too long, KeyboardInterrupt."""
+        """Return the next line, None at the end. Raises UsageError for a line that is too long, KeyboardInterrupt."""
 
 
 class Piped:
-    """Lines of standard input, which is a pipe or a file. The last one need not be ended."""
+    """Lines of standard input, a pipe or a file. The last one needs no line break."""
 
     is_terminal = False
 
     def next(self) -> str | None:
-        """As in ``Lines``."""
+        """Return the next line, as in ``Lines``."""
         if sys.stdin is None:
             return None
         line = sys.stdin.buffer.readline(LINE_LIMIT)
@@ -50,7 +51,7 @@ class Piped:
 
 
 class Typed:
-    """Lines that are typed. With readline they can be edited."""
+    """Lines that are typed on a terminal; with readline they can be edited."""
 
     is_terminal = True
 
@@ -58,7 +59,7 @@ class Typed:
         self._prompt = prompt
 
     def next(self) -> str | None:
-        """As in ``Lines``."""
+        """Return the next line, as in ``Lines``."""
         try:
             return input(self._prompt)
         except EOFError:
@@ -69,7 +70,7 @@ class Typed:
 
 
 def history_file(environment: Mapping[str, str]) -> str | None:
-    """Where lines are kept (XDG Base Directory Specification); None where there is no home."""
+    """Return the path of the history (XDG Base Directory Specification); None without a home."""
     folder = environment.get("XDG_STATE_HOME", "")
     if not os.path.isabs(folder):
         home = environment.get("HOME", "")
@@ -81,8 +82,10 @@ def history_file(environment: Mapping[str, str]) -> str | None:
 
 @contextmanager
 def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterator[Lines]:
-    """The lines of standard input. ``complete`` gets what stands before a word and its beginning, and returns what it
-    may become; ``history`` is the file that keeps lines, None for no file."""
+    """Yield the lines of standard input.
+
+    ``complete``: gets the text before a word and the word's beginning, and returns its completions; ``history``: the
+    file that keeps lines, or None."""
     if not (sys.stdin and sys.stdout and sys.stdin.isatty() and sys.stdout.isatty()):
         yield Piped()
         return
@@ -99,7 +102,7 @@ def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterat
 
 
 def _readline() -> ModuleType | None:
-    """A Python may be built without it."""
+    """Return the module readline; None for a Python that was built without it."""
     try:
         import readline
     except ImportError:
@@ -123,12 +126,12 @@ def _complete_with(readline: ModuleType, complete: Complete) -> None:
 
 
 def _ended(word: str) -> str:
-    """With a blank, but for an option up to its value and a folder, which may be continued."""
+    """Return a completion with a blank after it, except for an option before its value and a folder."""
     return word if word.endswith(("=", "/")) else f"{word} "
 
 
 def _remembered(readline: ModuleType, history: str | None) -> int:
-    """Read the lines of earlier sessions, if they are ours; how many there are."""
+    """Load the history if the file is ours; return the number of its lines."""
     readline.set_history_length(MOST_LINES)
     if history is not None and _is_at_home(history):
         with suppress(OSError, ValueError, UsageError), open_to_read(history) as stream:
@@ -138,13 +141,13 @@ def _remembered(readline: ModuleType, history: str | None) -> int:
 
 
 def _is_read_whole(descriptor: int) -> bool:
-    """Return whether a history is our own file, and small enough: readline reads all of it, also to append to it."""
+    """Return whether a history file is our own and small enough: readline reads all of it, even to append."""
     status = os.fstat(descriptor)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= LARGEST
 
 
 def _is_at_home(history: str) -> bool:
-    """Return whether the folder that is there already is ours: root leaves no files in a user's home."""
+    """Return whether the nearest existing folder is ours or root's: root leaves no files in another user's home."""
     folder = os.path.dirname(history)
     while True:
         try:
@@ -161,7 +164,7 @@ def _is_at_home(history: str) -> bool:
 
 
 def _remember(readline: ModuleType, history: str | None, before: int) -> None:
-    """Append the lines of this session, which another may do as well. Who cannot write has no history."""
+    """Append this session's lines to the history, to which another session may append too. Errors are ignored."""
     new = int(readline.get_current_history_length()) - before
     if history is None or new <= 0 or not _is_at_home(history):
         return

@@ -1,10 +1,10 @@
-"""The shell's ``gdbheap``: the entry point, and the one place where errors become a line and an exit status.
+"""The entry point of the shell's ``gdbheap``, and the only place that converts errors into a line and an exit status.
 
-Everything else is imported inside, so that Ctrl-C ends in one line from the first moment on."""
+All other imports are inside functions, so that from the first moment on Ctrl-C ends in one line."""
 
 from __future__ import annotations
 
-# What the module signal wraps in enumerations, which take as long to import as a short command.
+# The module signal wraps these in enumerations, which take as long to import as a short command.
 import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["main", "script"]
 
 ENDING = {signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-# The word of the command that looks at all processes: what takes it long is begun at once.
+# The command that reads all processes: its slow part starts at once.
 READS_ALL = ["ps"]
 # Lines of one word that quick.py answers.
 QUICK = ("ps", "--version", "-V", "--gdb-script")
-# Seconds until a dropped signal is told again, somewhere else.
+# Seconds until a dropped signal is raised again, elsewhere.
 SOON = 0.01
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
 NO_MEMORY = "there is not enough memory; a process that was stopped runs on"
@@ -44,10 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def script() -> NoReturn:
-    """What the command is in a shell: main(), and the end of the process.
+    """Run ``main()`` and end the process: the entry point of the command in a shell.
 
-    After a line that needs no parser the process ends at once: Python's own end takes a fifth of the time of a start,
-    and there is nothing that it would have to end."""
+    After a line that needs no parser the process ends at once: Python's own shutdown takes a fifth of the run time, and
+    has nothing to do."""
     _fill_streams()
     words = sys.argv[1:]
     status = main(words)
@@ -58,8 +58,8 @@ def script() -> NoReturn:
 
 
 def _fill_streams() -> None:
-    """Open /dev/null in the place of each standard stream that is closed: whatever is opened next would get its number,
-    and what others write there would go into it. Standard output stays closed to Python, as an answer would be lost."""
+    """Open /dev/null for each closed standard stream: otherwise the next file opened would get its number, and what
+    others write there. Standard output stays closed for Python, because an answer would be lost."""
     try:
         for number in range(3):
             _fill(number)
@@ -73,16 +73,16 @@ def _fill(number: int) -> None:
     try:
         os.fstat(number)
     except OSError:
-        # The lowest number that is free.
+        # The lowest free number.
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 class Ended(KeyboardInterrupt):
-    """A signal that asks a program to end; its name."""
+    """A signal asked the program to end; the argument is its name."""
 
 
 def _heard(words: list[str]) -> int:
-    """Run the command while signals raise, which ``_is_over`` finds on the stack."""
+    """Run the command while signals raise exceptions. ``_is_over`` looks for this function on the stack."""
     try:
         _listen()
     except ValueError:
@@ -91,7 +91,7 @@ def _heard(words: list[str]) -> int:
 
 
 def _listen() -> None:
-    """Have signals raise. One that was ignored when this program began stays ignored, as nohup wants it.
+    """Let signals raise exceptions. A signal that was ignored at the start stays ignored, as nohup wants it.
 
     Raises ValueError outside of the main thread."""
     for number in (*ENDING, signal.SIGINT):
@@ -102,7 +102,7 @@ def _listen() -> None:
 
 
 def _stop_listening() -> None:
-    """Have signals end the process at once: everything is said, and Python's own end would show where one came."""
+    """Let signals end the process at once: all output is written, and Python's shutdown would print a traceback."""
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     for number in (*ENDING, signal.SIGINT):
         if signal.getsignal(number) is _end:
@@ -110,8 +110,8 @@ def _stop_listening() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Raise what ends the command. While the line about one signal is written another one is ignored, and a third ends
-    the process: nobody may be reading."""
+    """Raise the exception that ends the command. While its line is written, another signal is ignored, and a third ends
+    the process, since nobody may be reading."""
     if _is_over(frame):
         signal.signal(number, signal.SIG_DFL)
     elif number in ENDING:
@@ -121,13 +121,13 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _is_over(frame: FrameType | None) -> bool:
-    """Return whether the command has ended, and script() has not. ``frame``: where the signal came."""
+    """Return whether the command has ended, but script() has not. ``frame``: where the signal came."""
     while frame is not None and frame.f_code not in (_heard.__code__, script.__code__):
         frame = frame.f_back
     return frame is not None and frame.f_code is script.__code__
 
 
-# What was raised where Python can only drop it: in the callback of a weak reference, such as import's locks have.
+# Exceptions raised where Python must drop them: in the callback of a weak reference, as import's locks have.
 _dropped: list[BaseException] = []
 
 
@@ -179,7 +179,7 @@ def _answered(words: list[str]) -> int:
 
 
 def _of_quick(words: list[str]) -> tuple[str, int] | None:
-    """What a line comes to that is read without a parser; None for all others."""
+    """Return the answer of a line that needs no parser; None for other lines."""
     if len(words) != 1 or words[0] not in QUICK:
         return None
     from gdbheap.commands.shell.quick import LINES
@@ -188,7 +188,7 @@ def _of_quick(words: list[str]) -> tuple[str, int] | None:
 
 
 def _of_completion(words: list[str]) -> tuple[str, int] | None:
-    """The words that a shell may complete a line with; None for a line that does not ask for them."""
+    """Return the completions that a shell asks for; None for other lines."""
     if words[:1] != ["--complete"]:
         return None
     from gdbheap.commands.shell.completing import complete

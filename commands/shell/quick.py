@@ -1,6 +1,6 @@
-"""Lines that need no parser, answered from as few modules as possible: their whole time is that of a start.
+"""Answer lines that need no parser with as few imports as possible, because starting is all of their run time.
 
-Each answers what its command answers without options, from the same sums and by the same renderer."""
+Each answer is that of the command without options, from the same sums and by the same renderer."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ def _gdb_script() -> str:
 
 
 LINES = {"ps": _ps, "--version": _version, "-V": _version, "--gdb-script": _gdb_script}
-"""What is printed, by the only word of the line."""
+"""Functions that return the output, by the only word of the line."""

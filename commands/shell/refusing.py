@@ -1,4 +1,4 @@
-"""Refuses a command line of a shell that cannot be answered."""
+"""Refuse a shell's command line that cannot be answered."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["refuse"]
 
 
 def refuse(message: str, words: Sequence[str], status: int = 1) -> int:
-    """Say what ended a command line: one line on standard error, and where it asks for JSON the document of the error,
-    which is the only one on standard output. Returns ``status``."""
+    """Report the error of a command line in one line on standard error; if the line asks for JSON, also as the only
+    document on standard output. Returns ``status``."""
     from gdbheap.commands.shell.streams import complain, has_printed, told, wants_json, write
 
     if wants_json(words) and not has_printed():
@@ -21,6 +21,6 @@ def refuse(message: str, words: Sequence[str], status: int = 1) -> int:
 
             write(text_of(error_document(called(words), status, told(message))))
         except Exception:
-            # The line below says what is wrong; that nobody reads, or that memory is short, is no reason for another.
+            # The line below reports the error; a closed pipe or a lack of memory needs no further line.
             pass
     return complain(message, status)

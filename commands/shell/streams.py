@@ -1,4 +1,4 @@
-"""What the shell's ``gdbheap`` writes: answers on standard output, one line for what goes wrong on standard error."""
+"""The output of the shell's ``gdbheap``: answers on standard output, an error in one line on standard error."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["PARTIAL", "complain", "fault", "has_printed", "told", "wants_json", 
 
 PARTIAL = 1
 JSON = "--json"
-# What follows it are another program's words.
+# The words after it belong to another program.
 START = "--"
 _printed = False
 
 
 def has_printed() -> bool:
-    """Return whether something is on standard output already, after which no document of an error may follow."""
+    """Return whether standard output has something already: then no JSON document of an error may follow."""
     return _printed
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON."""
+    """Return whether a command line asks for JSON."""
     own = words[: words.index(START)] if START in words else words
     return JSON in own
 
 
 def told(message: str) -> str:
-    """Return a message with its commands as a shell takes them."""
+    """Return a message with its commands in the form for a shell."""
     from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
     message = as_typed(message, IN_SHELL)
@@ -38,7 +38,7 @@ def told(message: str) -> str:
 
 
 def complain(message: str, status: int = PARTIAL) -> int:
-    """One line on standard error, if there is one. Returns ``status``."""
+    """Print one line on standard error, if that is open. Returns ``status``."""
     from gdbheap.errors import one_line
     from gdbheap.report.text.style import terminal_text
 
@@ -53,8 +53,10 @@ def complain(message: str, status: int = PARTIAL) -> int:
 
 
 def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
-    """What to say of an error that ended a command, and its exit status. ``words``: the command line. Raises the error
-    itself where it is a fault of ours and GDBHEAP_DEBUG is set; KeyboardInterrupt where a signal led to it."""
+    """Return the message and the exit status for an error that ended a command. ``words``: the command line.
+
+    Raises KeyboardInterrupt if a signal caused the error, or the error itself if it is a fault of gdbheap and
+    GDBHEAP_DEBUG is set."""
     from gdbheap.contents.python.text.disclosure import is_hidden
     from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
 
@@ -71,16 +73,16 @@ def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return what a signal raised, where an error came of it. Python makes another error of whatever is raised while a
-    class gets its names (before 3.12), or in a native function that does not look."""
+    """Return the KeyboardInterrupt that caused an error, None without one. Python converts an exception raised while a
+    class is created (before 3.12), or in a native function that does not check for it."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error
 
 
 def write(output: str) -> None:
-    """Print a report, if there is one. Raises BrokenPipeError where nobody reads, GdbheapError on a full disk or
-    without a standard output; nothing can be written after either."""
+    """Print a report, if there is one. Raises BrokenPipeError if nobody reads it, GdbheapError if the disk is full or
+    standard output is closed; after either nothing more can be written."""
     from gdbheap.errors import GdbheapError
     from gdbheap.report.text.style import terminal_text
 
@@ -99,7 +101,7 @@ def write(output: str) -> None:
 
 
 def _give_up_output() -> None:
-    """What is still buffered would fail once more when Python exits."""
+    """Redirect standard output to /dev/null: what is still buffered would fail once more when Python exits."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

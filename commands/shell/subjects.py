@@ -1,4 +1,4 @@
-"""What a command is asked about in a shell: the processes, cores and files that its line names."""
+"""Open what a shell's command line names: processes, cores and files."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ START = "--"
 
 
 def meant(noun: str, words: Sequence[str]) -> AnyCommand:
-    """The command of a noun, or of none and the words that follow it."""
+    """Return the command of a noun; without a noun, the one for several processes if ``words`` name several."""
     if noun == HEAP_NOUN and _means_several(words):
         return COMMANDS[ABOUT_SEVERAL]
     return COMMANDS[noun]
 
 
 def _means_several(words: Sequence[str]) -> bool:
-    """Whether a line without a noun names more than one process, or processes otherwise than by their ids."""
+    """Return whether a line without a noun names several processes, or processes other than by their ids."""
     takes = {option.name for option in (*COMMANDS[HEAP_NOUN].all_options, *options_of(Extra)) if option.takes_next}
     several = {option.name for option in options_of(Several)} - {option.name for option in options_of(Common)}
     named, rest = 0, iter(words)
@@ -109,14 +109,14 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
 
 
 def answer_about(command: AnyCommand, target: Subject, words: list[str], open: Opener) -> Result:
-    """Answer a line that does not name its target, as in gdb. ``open``: how that, or another, comes to be a heap.
+    """Answer a line that does not name its target, as in gdb. ``open``: opens that target, or another one, as a heap.
     Raises GdbheapError."""
     options, _, left = parse(command, words, command.name)
     options.check()
     extra = Extra(coredump=target.match) if isinstance(target, Stored) else Extra()
     own = [] if isinstance(target, Stored) else [str(target)]
     if command.needs is LOOKS:
-        # One look alone is compared with the target.
+        # A single snapshot is compared with the target.
         named = [*left, *own] if len(left) == 1 else left
     else:
         named = [*own, *left]
@@ -125,7 +125,7 @@ def answer_about(command: AnyCommand, target: Subject, words: list[str], open: O
 
 
 def own_words(words: Sequence[str]) -> list[str]:
-    """The words before ``--``: those after it are another program's."""
+    """Return the words before ``--``; those after it belong to another program."""
     return list(words[: words.index(START)]) if START in words else list(words)
 
 
@@ -155,8 +155,8 @@ def _of_snapshot(answer: Callable[..., Any], path: str, looks: tuple[Look, ...],
 
 
 def _without_memory(line: Line, target: Subject, error: NotPermitted) -> Result:
-    """Of a process of which not even the mappings may be read: what everybody may know, where that is an answer, and
-    the reason on standard error. Raises the error elsewhere."""
+    """Answer about a process whose mappings may not be read, with what any user may know, if the command has such an
+    answer; the reason is printed on standard error. Otherwise raises the error."""
     if isinstance(target, (str, Stored)) or int(str(target)) == os.getpid() or line.command.without_memory is None:
         raise error
     try:
@@ -180,21 +180,22 @@ def _about_two_targets(line: Line) -> Result:
 
 
 def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
-    """With those that came when the process was let go, or its copy ended: all but the first ``known``."""
+    """Return the result with the warnings after the first ``known``, which came when the process was released or its
+    copy ended."""
     return with_warnings(answered, heap.target.warnings[known:])
 
 
 def _about_looks(line: Line) -> Result:
-    """Each word is a snapshot, or a process or core that is looked at now."""
+    """Compare the words of the line: each is a snapshot, or a process or core that is read now."""
     if len(line.words) < 2:
         raise line.error(f"which looks? Two or more snapshots, processes or cores ({line.help})")
-    # Imported here: a command's start is mostly imports.
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.snapshots.file import is_snapshot, read
 
-    # Where a file has all blocks, the process that it is compared with is asked for its own.
+    # If a snapshot has all blocks, read those of the process that it is compared with too.
     files = {word: read(word) for word in line.words if is_snapshot(word)}
     with_blocks = any(look.columns is not None for look in files.values())
-    # Held before the first of them is looked at, which may take long.
+    # Hold all of them before the first is read, which may take long.
     named = {word: line.subject(word) for word in line.words if word not in files}
     looks = [files[word] if word in files else _look(line, named[word], with_blocks) for word in line.words]
     return ask_about_looks(line.command, looks, line.options)
@@ -217,7 +218,7 @@ def _about_programs(line: Line) -> Result:
 
 
 def _programs(line: Line) -> Programs:
-    """The processes that the line means. Raises UsageError for what is none."""
+    """Return the processes that the line means. Raises UsageError for a word that is none."""
     from gdbheap.host.open_files import allow_many
     from gdbheap.targets.chosen_processes import Programs
 
@@ -234,8 +235,8 @@ def _programs(line: Line) -> Programs:
 
 
 def _found(line: Line, word: str) -> Named | str:
-    """The process of a word, held, or the path of a core; the id where there is no process, which may be one of many.
-    Raises GdbheapError."""
+    """Return the process that a word names, held, or the path of a core; an id without a process is returned as it is,
+    since it may be one of many. Raises GdbheapError."""
     number = parse_target(word)
     try:
         return line.subject(word)
@@ -244,7 +245,7 @@ def _found(line: Line, word: str) -> Named | str:
 
 
 def _process(line: Line, word: str) -> Named:
-    """The process of a word. Raises UsageError for a path."""
+    """Return the process that a word names. Raises UsageError for a path."""
     target = _found(line, word)
     if isinstance(target, str):
         raise line.error(f"{target} is no process")
@@ -252,7 +253,7 @@ def _process(line: Line, word: str) -> Named:
 
 
 def _about_reported(line: Line) -> Result:
-    """One target, looks, a log of calls, series, or processes: by what the words are."""
+    """Answer about one target, snapshots, a trace, recordings or processes, whichever the words are."""
     from gdbheap.sampling.series import is_series
     from gdbheap.snapshots.file import is_snapshot, read
     from gdbheap.tracing.log import is_call_log
@@ -281,7 +282,7 @@ def _refuse_clone(line: Line) -> None:
 
 
 def _about_live(line: Line) -> Result:
-    """A process that runs on, or a command that is started."""
+    """Answer about a process while it runs, or about a command that is started."""
     from gdbheap.targets.following import LocalProcess, Program
 
     if line.started:
@@ -321,7 +322,7 @@ def _about_log(line: Line) -> Result:
 
 
 def _about_source(line: Line) -> Result:
-    """One of what has tables, and a query."""
+    """Answer a query about one target, snapshot or exported folder."""
     if line.extra.coredump is None and line.words and is_folder(line.words[0]):
         from gdbheap.export.source import Source
 
@@ -339,7 +340,7 @@ def _no_target(_names: Collection[str], _graph: bool | None) -> Gathered:
 
 
 def _about_sources(line: Line) -> Result:
-    """What the line names, and the processes that its options mean."""
+    """Answer about the targets that the line names and the processes that its options choose."""
     from gdbheap.host.open_files import allow_many
 
     options = line.options
@@ -369,7 +370,8 @@ def _about_sources(line: Line) -> Result:
 
 
 def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
-    """A target that is read when its tables are wanted, and let go then; ``met`` gets what is said of it."""
+    """Return a source that opens the target when its tables are wanted, and releases it then. ``met`` gets what is
+    known about the target."""
     from gdbheap.export.gathered import gather, gather_look
     from gdbheap.export.source import Source
     from gdbheap.report.words.findings import words_of
@@ -382,7 +384,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
             with shown_for(heap):
                 found = gather(heap, words_of, names, graph)
             info, known = TargetInfo.of([heap]), len(heap.target.warnings)
-        # Some come when the process is let go.
+        # Some warnings come when the process is released.
         met.append(dataclasses.replace(info, warnings=[*info.warnings, *heap.target.warnings[known:]]))
         return found
 
@@ -406,7 +408,7 @@ def _source(line: Line, target: Subject, met: list[TargetInfo]) -> Source:
 
 
 def _together(met: Sequence[TargetInfo]) -> TargetInfo:
-    """Of one target what is said of it; of several what a reader of all must know."""
+    """Return the info of one target; for several, what concerns a reader of all."""
     if len(met) == 1:
         return met[0]
     warnings = list(dict.fromkeys(warning for info in met for warning in info.warnings))
@@ -417,7 +419,7 @@ def _together(met: Sequence[TargetInfo]) -> TargetInfo:
 
 
 def _about_session(line: Line) -> Result:
-    """Its documents are those of its commands: it has none of its own."""
+    """Answer the commands of a session, which print their own documents: the session itself has none."""
     from gdbheap.commands.shell.conversation import Talk
     from gdbheap.commands.shell.kept import Kept
 
@@ -454,7 +456,7 @@ ANSWERS: dict[Needs[Any], Callable[[Line], Result]] = {
 
 
 def _targets(line: Line) -> list[Subject]:
-    """The processes and cores that a line names; what follows them is the command's argument."""
+    """Return the processes and cores that a line names, and take the words after them as the command's argument."""
     count = line.command.needs.targets
     if line.extra.coredump is not None:
         if count != 1:
@@ -482,7 +484,7 @@ def _may_be_target(word: str) -> bool:
 
 
 def _check_noun(target: str) -> None:
-    """A word that could be a noun and is no file was meant as one."""
+    """Raise UsageError for a target that could be a noun and is not a file: it was meant as a noun."""
     if target.isidentifier() and find_file(target) is None:
         meant = did_you_mean(target, COMMANDS)
         what = f"{target!r} is no command, no process and no file{meant}"
@@ -490,7 +492,7 @@ def _check_noun(target: str) -> None:
 
 
 def _take_argument(line: Line, words: list[str]) -> None:
-    """The address, of a command that is about one, or the file that it writes."""
+    """Set the command's argument: the address, or the file, function or query. Raises UsageError."""
     for kind, argument, name in ((Filed, FILE, "file"), (Called, FUNCTION, "function"), (Queried, QUERY, "query")):
         if isinstance(line.options, kind):
             _refuse_words(line, words[1:], words)
@@ -523,11 +525,11 @@ def _refuse_words(line: Line, words: list[str], shown: list[str] | None = None) 
 
 
 def _refuse_call(line: Line, target: Subject) -> None:
-    """Raise UsageError where a core or a copy would have to be asked itself."""
+    """Raise UsageError if a call would have to be made into a core or a copy."""
     call = line.command.call_for(line.options)
     if isinstance(target, (str, Stored)) and line.command.needs is PROCESS:
         name = name_of(target)
-        # Imported here: a command's start is mostly imports.
+        # Imported on use: imports take most of a command's start-up time.
         from gdbheap.tracing.log import is_call_log
 
         then = f"; 'gdbheap calls {name}' says what its calls add up to" if is_call_log(name) else ""
@@ -539,7 +541,7 @@ def _refuse_call(line: Line, target: Subject) -> None:
 
 
 def _refuse_extra(line: Line, target: Subject) -> None:
-    """Raise UsageError for options that change nothing: those of cores for a process, and --clone for a core."""
+    """Raise UsageError for options without effect: those of cores for a process, and --clone for a core."""
     is_core = isinstance(target, (str, Stored))
     if is_core and line.extra.clone:
         raise line.error("--clone is for a process")
@@ -548,7 +550,7 @@ def _refuse_extra(line: Line, target: Subject) -> None:
 
 
 def _calls(line: Line, heap: Heap) -> LocalCalls | None:
-    """How functions of the target are called: not at all, unless it is a process that our own tracer holds."""
+    """Return the means to call functions of the target; None unless it is a process held by our own tracer."""
     from gdbheap.targets.process import Process
 
     target = heap.target

@@ -1,4 +1,4 @@
-"""The lines of a session: their words, the command that they mean, and what could complete them."""
+"""The lines of a session: split them into words, find the command, complete them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gdbheap.files import open_folder
 __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_command", "split"]
 
 HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
-# What a session does itself, with what help says of it.
+# The words that a session handles itself, with their texts in help.
 OWN = {
     HELP: "show this list; help NOUN explains a command, help options the options",
     REFRESH: "read the target as it is now",
     **dict.fromkeys(QUIT, "end the session; Ctrl-D too"),
 }
-# Those of gdb: it has one target too.
+# The same commands as in gdb, which has one target too.
 OFFERED = tuple(noun for noun in COMMANDS if noun not in SHELL_ONLY)
 PATHS = ("FILE", "FOLDER")
 MOST_PATHS = 1000
@@ -32,7 +32,7 @@ COMMENT = "#"
 
 
 def split(line: str) -> list[str]:
-    """The words of a line, none of one that is empty or a comment. Raises UsageError for a quote that is left open."""
+    """Split a line into words; empty for an empty line or a comment. Raises UsageError for an open quote."""
     if line.lstrip().startswith(COMMENT):
         return []
     try:
@@ -42,7 +42,7 @@ def split(line: str) -> list[str]:
 
 
 def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
-    """The command that a line means, and the words after its noun. Raises UsageError."""
+    """Return the command that a line means, and the words after its noun. Raises UsageError."""
     noun, rest = _noun(words)
     if noun in OFFERED:
         return COMMANDS[noun], rest
@@ -52,7 +52,8 @@ def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
 
 
 def _noun(words: list[str]) -> tuple[str, list[str]]:
-    """The words "heap" and "gdbheap" may stand before it, or alone, as options may."""
+    """Return the noun and the words after it. "heap" or "gdbheap" may precede the noun, or stand alone, as options
+    may."""
     left = words[1:] if words[:1] in ([GDB], [SHELL]) else words
     if not left or left[0].startswith("-"):
         return HEAP_NOUN, left
@@ -60,7 +61,7 @@ def _noun(words: list[str]) -> tuple[str, list[str]]:
 
 
 def completions(before: str, last: str) -> list[str]:
-    """The words that ``last`` may become. ``before`` is what stands before it on the line."""
+    """Return the completions of ``last``. ``before``: the text before it on the line."""
     words = before.split()
     about_help = words[:1] == [HELP]
     words = words[1:] if about_help else words
@@ -94,7 +95,7 @@ def _starting(words: list[str], last: str) -> list[str]:
 
 
 def _paths(start: str) -> Iterator[str]:
-    """The paths that begin so. What would need quotes, as what drives a terminal does, is left out."""
+    """Yield the paths that begin like this. Those that need quotes, such as escape sequences, are left out."""
     folder, name = os.path.split(start)
     try:
         number = open_folder(os.path.expanduser(folder) or ".")
@@ -107,7 +108,7 @@ def _paths(start: str) -> Iterator[str]:
         return
     finally:
         os.close(number)
-    # A home's sign alone would need quotes too.
+    # A "~" alone would need quotes too.
     yield from sorted(path for path in found if shlex.quote(rest := path.removeprefix("~")) == rest)
 
 
@@ -116,5 +117,5 @@ def _is_meant(entry: os.DirEntry[Any], name: str) -> bool:
 
 
 def _path(folder: str, entry: os.DirEntry[str]) -> str:
-    # Where a link leads nobody may answer.
+    # Do not follow a link: its file system may never answer.
     return os.path.join(folder, entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")

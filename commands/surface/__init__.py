@@ -1,1 +1,1 @@
-"""What a command is, and what happens between one and whoever asks: declarations, options, help, answers, rendering."""
+"""The parts that all commands share: declarations, options, help, answering and rendering."""

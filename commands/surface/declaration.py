@@ -1,4 +1,4 @@
-"""What a command is: one declaration, from which both parsers (gdb's and the shell's), completion and help come."""
+"""The declaration of a command, from which both parsers (gdb's and the shell's), completion and help are made."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ Chosen = TypeVar("Chosen", bound=Common)
 GDB = "heap"
 SHELL = "gdbheap"
 OPTIONS = "options"
-"""The word after ``help`` that explains the options of every command."""
+"""The word after ``help`` that explains the options of all commands."""
 NOTHING_LISTED = "change nothing here"
 
 
 @dataclass(frozen=True)
 class Argument:
-    """What follows the noun, besides a shell's TARGET. There is at most one."""
+    """The argument after the noun, besides a shell's TARGET. A command has at most one."""
 
     metavar: str
     help: str
@@ -71,9 +71,11 @@ SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 
 @dataclass(frozen=True)
 class Shown(Generic[Answer, Chosen]):
-    """What a renderer gets: the answer sorted and cut, the whole one, how many rows were cut off, the damage that was
-    met (gdbheap.target's records), and what was asked for. All texts of these are printable: none of a target's names
-    has a line break or a terminal's escape."""
+    """What a renderer gets.
+
+    ``answer``: sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were cut; ``damage``: found on
+    the way (gdbheap.targets.target.Damage); ``options``: what was asked for. Their texts are printable: no name of a
+    target has a line break or an escape sequence. ``raw`` alone is as it was."""
 
     answer: Answer
     raw: Answer
@@ -84,7 +86,7 @@ class Shown(Generic[Answer, Chosen]):
 
     @property
     def whole(self) -> Answer:
-        """The answer before it was cut. Made when it is asked for: it may have millions of rows."""
+        """The printable answer before it was cut, made on use because it may have millions of rows."""
         return printable_record(self.raw)
 
 
@@ -94,10 +96,10 @@ def _always(_options: object) -> bool:
 
 @dataclass(frozen=True)
 class Call(Generic[Chosen, Answer]):
-    """A call into the process, which a command makes where its options ask for it.
+    """A call into the process that a command makes if its options ask for it.
 
-    ``make`` calls and answers. ``wanted`` says whether the options ask for the call; it raises UsageError for options
-    that exclude each other. ``on_core`` is what a user is told who asks for it where there is only a core."""
+    ``make``: calls and answers; ``wanted``: returns whether the options ask for the call, and raises UsageError for
+    options that exclude each other; ``on_core``: the message if the call is wanted and there is only a core."""
 
     purpose: Purpose
     make: Callable[[Heap, Calls, Chosen], Answer]
@@ -107,23 +109,22 @@ class Call(Generic[Chosen, Answer]):
 
 @dataclass(frozen=True)
 class Command(Generic[Subject, Chosen, Answer]):
-    """One question: its words, its options, what it needs, the function that answers and the one that renders.
+    """A command: its words, its options, what it needs, and the functions that answer and render.
 
-    ``summary`` is one sentence without its full stop, ``text`` what a reader needs to read the answer, ``details`` what
-    docs/commands.md and the manual page say besides, as Markdown. ``headings`` groups options in help: each heading
-    with the names below it.
+    ``summary``: one sentence without its full stop; ``text``: what a reader needs to read the answer; ``details``:
+    Markdown for docs/commands.md and the manual page only; ``headings``: groups of options in help, each heading with
+    its names.
 
-    ``options`` is the dataclass of its options: ``Common``, or one of its own that adds to it. ``rows`` names the
-    answer's list that --sort and --top are about ("" when there is none; an answer without that list sorts and cuts
-    itself), of several kinds of answers those of the kind ``listing``; ``sorts_rows``: whether --sort is about it, too;
-    ``listed`` is the word for what --top counts ("" when it counts nothing). ``sorts`` maps each KEY to what a row is
-    ordered by, largest first; the first one is the default. ``top`` is the default of --top, None for all rows.
+    ``options``: the dataclass of its options, ``Common`` or a subclass. ``rows``: the name of the answer's list for
+    --sort and --top ("" for none; an answer without that list sorts and cuts itself); if there are several kinds of
+    answers, that of the kind ``listing``. ``sorts_rows``: whether --sort sorts that list, too. ``listed``: the word for
+    what --top counts ("" if it counts nothing). ``sorts``: by KEY, the value that a row is sorted by, largest first;
+    the first KEY is the default. ``top``: the default of --top, None for all rows.
 
-    ``call``: it calls into the process. ``writes``: an option of its own makes it write a file.
-    ``lists_damage``: its table has all damage; other commands list it below theirs. ``program``: the only program that
-    it is about; of others it says that it is not supported ("" when it is about all). ``without_memory``: what it
-    answers of a process of which nothing but what everybody may know can be read; None where that is nothing.
-    ``of_snapshot``: makes its answer of a snapshot and the path of that; None where it takes no snapshot."""
+    ``call``: a call into the process. ``writes``: an option makes it write a file. ``lists_damage``: its table has all
+    damage; other commands list damage below theirs. ``program``: the only program that it supports ("" for all).
+    ``without_memory``: answers about a process of which only public facts can be read; None if it cannot.
+    ``of_snapshot``: answers from a snapshot and its path; None if it cannot."""
 
     noun: str
     summary: str
@@ -150,37 +151,37 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def name(self) -> str:
-        """The words that call it in gdb: "heap holes"; where gdb has none, those in a shell."""
+        """The words that call it in gdb, such as "heap holes"; for a command that gdb lacks, those in a shell."""
         return self.shell_name if self.needs.shell_only else f"{GDB} {self.noun}".strip()
 
     @property
     def shell_name(self) -> str:
-        """The words that call it in a shell: "gdbheap holes"."""
+        """The words that call it in a shell, such as "gdbheap holes"."""
         return f"{SHELL} {self.noun}".strip()
 
     @property
     def argument(self) -> Argument | None:
-        """What follows the noun, if anything does."""
+        """The argument after the noun; None without one."""
         return next((argument for kind, argument in ARGUMENTS.items() if issubclass(self.options, kind)), None)
 
     def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:
-        """The call that these options ask for. Raises UsageError where they exclude each other."""
+        """Return the call that these options ask for, or None. Raises UsageError if they exclude each other."""
         return self.call if self.call is not None and self.call.wanted(options) else None
 
     @property
     def own_options(self) -> tuple[Option, ...]:
-        """The options that it declares itself; files for other programs come last."""
+        """The options that it declares itself; those that write trees for other programs come last."""
         own = [option for option in options_of(self.options) if option not in options_of(Common)]
         return tuple(sorted(own, key=lambda option: option in options_of(Pictured)))
 
     @property
     def listing_options(self) -> tuple[Option, ...]:
-        """--top and --sort, where they change something."""
+        """--top and --sort, if they have an effect."""
         return (*([_top_option(self)] if self.listed else []), *([_sort_option(self)] if len(self.sorts) > 1 else []))
 
     @property
     def all_options(self) -> tuple[Option, ...]:
-        """Its own options, then those that every command has."""
+        """Its own options, then those of every command."""
         return (*self.own_options, _top_option(self), _sort_option(self), *options_of(Common))
 
 

@@ -1,4 +1,4 @@
-"""The Heap of one stop, kept for the next command, and dropped when the target may have changed. Imports no gdb."""
+"""The heap of one stop, kept for the next command until the target may have changed. Imports no gdb."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ __all__ = ["HeapCache"]
 
 
 class HeapCache:
-    """One Heap for each inferior. ``key`` says what the inferior is (its process or its core's file)."""
+    """Keeps one heap for each inferior."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Hashable, Heap]] = {}
 
     def heap(self, inferior: int, key: Hashable, make: Callable[[], Heap]) -> Heap:
-        """The Heap that was made for the same inferior and key, else a new one."""
+        """Return the heap that was made for this inferior and key, or make one. ``key``: what the inferior is, its
+        process or its core's file."""
         found = self._kept.get(inferior)
         if found is None or found[0] != key:
             self.drop(inferior)
@@ -26,11 +27,11 @@ class HeapCache:
         return found[1]
 
     def has(self, heap: Heap) -> bool:
-        """Whether a Heap is kept still."""
+        """Return whether a heap is still kept."""
         return any(kept is heap for _key, kept in self._kept.values())
 
     def drop(self, inferior: int | None = None) -> None:
-        """Forget the Heap of one inferior, or all of them."""
+        """Forget the heap of one inferior, or of all."""
         if inferior is None:
             self._kept.clear()
         else:

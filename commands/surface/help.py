@@ -1,4 +1,4 @@
-"""The help of a command, in gdb, in a shell and in docs/commands.md, from its declaration."""
+"""The help of a command, made from its declaration for gdb, the shell and docs/commands.md."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
     "options_help",
 ]
 
-# Columns of a line, and of the names of options beside their help; a longer name moves its own help.
+# The columns of a line, and of options' names before their help; a longer name shifts its own help.
 WIDTH, NAMES = 78, 20
 START = "--"
-# A default, and a command that is quoted: neither is broken.
+# Parts that are not wrapped: a default, and a quoted command.
 WHOLE = re.compile(r"\[default[^]]*\]|(?:pip install )?'(?:gdb)?heap[^']*'")
 NO_GROUPS: Mapping[str, Sequence[str]] = MappingProxyType({})
-# --top and --sort as they are in general.
+# --top and --sort in general.
 LISTING = (
     Option("--top", "N", "list at most N rows; 0 or 'all': all", details="--json lists all rows without it."),
     Option("--sort", "KEY", "sort by KEY, largest first; names in alphabetical order"),
@@ -42,9 +42,10 @@ def help_text(
     extra: Sequence[Option] = (),
     groups: Mapping[str, Sequence[str]] = NO_GROUPS,
 ) -> str:
-    """Return the help of a command: a sentence, the usage, a line for each option, an example. ``subject``: what is
-    typed between the noun and the rest; None for nothing, unless only a shell has the command. ``groups``: the nouns
-    that may follow it, by the titles of their groups."""
+    """Return the help of a command: a sentence, the usage, a line for each option, an example.
+
+    ``subject``: what is typed between the noun and the rest; None for nothing, unless only a shell has the command.
+    ``groups``: the nouns that may follow it, by the titles of their groups."""
     subject = subject or _own_subject(command)
     called = prog or command.name
     caller = SHELL if subject else called.split()[0]
@@ -60,7 +61,7 @@ def help_text(
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """Return the help in gdb, or in a shell where gdb has no such command, without what every help has."""
+    """Return the part of the help that is the command's own, as in gdb, or as in a shell if gdb lacks the command."""
     subject = _own_subject(command)
     entries = [*_entries(command)]
     lines = [*_head(command, command.name, subject), *entries, *([""] if entries else []), *_about(command)]
@@ -68,8 +69,8 @@ def help_of_its_own(command: AnyCommand) -> str:
 
 
 def options_help(caller: str, extra: Sequence[Option] = ()) -> str:
-    """Return what each option of every command does. ``caller``: the first word of a command; ``extra``: what a shell
-    has besides."""
+    """Return the help of the options that all commands have. ``caller``: the first word of a command; ``extra``: a
+    shell's additional options."""
     target = " TARGET" if extra else ""
     lines = ["Explain the options that most commands have.", "", f"Usage: {caller} COMMAND{target} [options]", ""]
     for option in (*LISTING, *options_of(Common), *extra):
@@ -81,12 +82,12 @@ def options_help(caller: str, extra: Sequence[Option] = ()) -> str:
 
 
 def anchor(command: AnyCommand) -> str:
-    """Return what a link to the command's section of docs/commands.md ends with."""
+    """Return the anchor of the command's section in docs/commands.md."""
     return command.name.replace(" ", "-")
 
 
 def option_entry(option: Option, column: int) -> list[str]:
-    """Return an option's lines, with its details; ``column``: how wide the names are."""
+    """Return the lines of an option with its details. ``column``: the width of the names."""
     details = f". {option.details}" if option.details else ""
     return _entry(option.spelling, f"{option.help}{details}", column)
 
@@ -100,7 +101,7 @@ def _head(command: AnyCommand, called: str, subject: Needs[Any] | None) -> list[
 
 
 def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
-    """ "heap holes [options]": first what cannot be left out."""
+    """Return the usage, such as "heap holes [options]": required words come first."""
     words = subject.words if subject else command.needs.in_gdb
     needed = [option.spelling for option in command.own_options if option.needed]
     argument = command.argument.metavar if command.argument else ""
@@ -109,13 +110,14 @@ def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
 
 
 def _line(called: str, words: str, rest: Sequence[str]) -> str:
-    """What is typed: what it is about follows the noun; where that may be another command's line, it comes last."""
+    """Return a line as it is typed: the target follows the noun, or comes last if it may be another program's command
+    line."""
     ordered = [called, *rest, words] if START in words else [called, words, *rest]
     return " ".join(word for word in ordered if word)
 
 
 def _entries(command: AnyCommand) -> Iterator[str]:
-    """Yield the lines of the argument and of the command's own options, under their headings where it has some."""
+    """Yield the lines of the argument and of the command's own options, under headings if it has some."""
     options = {option.name: option for option in (*command.own_options, *command.listing_options)}
     argument = command.argument
     titles = [option.spelling for option in options.values()] + ([argument.metavar] if argument else [])
@@ -133,7 +135,7 @@ def _about(command: AnyCommand) -> list[str]:
 
 
 def _example(command: AnyCommand, called: str, subject: Needs[Any] | None) -> Iterator[str]:
-    """The example as it is typed here: a shell has the target after the noun."""
+    """Yield the example as it is typed here: in a shell the target follows the noun."""
     target = subject.example if subject else ""
     yield f"Example: {_line(called, target, [command.example[len(command.name) :].strip()])}"
 
@@ -143,7 +145,7 @@ def _filled(text: str, later: str = "") -> list[str]:
 
 
 def _entry(title: str, text: str, column: int) -> list[str]:
-    """Return the lines of a name and what stands beside it."""
+    """Return the lines of a name with its text next to it."""
     return _wrapped(text, f"  {title:<{column}}  ", " " * (column + 4))
 
 

@@ -1,4 +1,4 @@
-"""Commands that go on until they are told to end, and then answer: Ctrl-C is no error of theirs."""
+"""Commands that run until Ctrl-C and then answer: it is not an error for them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def until_told() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM came since the block began, which breaks into nothing there; a second one is as
-    outside. Inside gdb, which has its own ways, never."""
+    """Yield a function that returns whether Ctrl-C or SIGTERM came within the block.
+
+    The first signal interrupts nothing, a second one has its usual effect. Inside gdb, which handles signals itself,
+    the function always returns False."""
     told = threading.Event()
     if not _is_ours():
         yield told.is_set
@@ -32,7 +34,7 @@ def until_told() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
     for number in ENDING:
-        # Ignored, as of what a shell runs in the background: that stays so.
+        # An ignored signal, as for a shell's background job, stays ignored.
         if before[number] is not signal.SIG_IGN:
             signal.signal(number, note)
     try:
@@ -42,6 +44,6 @@ def until_told() -> Iterator[Callable[[], bool]]:
 
 
 def _is_ours() -> bool:
-    """Whether Python has the signals: a debugger that embeds it leaves it none."""
+    """Return whether Python handles the signals: a debugger that embeds it does not let it."""
     main = threading.current_thread() is threading.main_thread()
     return main and None not in map(signal.getsignal, ENDING)

@@ -1,4 +1,4 @@
-"""The known word that is nearest to an unknown one."""
+"""Suggest the known word that is most similar to an unknown one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that asks for the known word which is spelled most like this one; empty where none
-    is."""
-    # It takes some milliseconds, and only a wrong word pays for it.
+    """Return the end of a sentence that suggests the most similar known word; "" if none is similar."""
+    # Imported on use: it takes some milliseconds, which only a wrong word must pay for.
     from difflib import get_close_matches
 
     found = get_close_matches(word, [one for one in known if one], 1)

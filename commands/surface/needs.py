@@ -1,4 +1,4 @@
-"""What a command is asked about: a target, two of them, many processes, files, or nothing."""
+"""The kinds of subjects that commands need: one target, two targets, processes, files, or nothing."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ Subject = TypeVar("Subject")
 
 
 class Conversation(Protocol):
-    """Commands about one target that are read one after the other."""
+    """Commands about one target, read and answered one after another."""
 
     def run(self) -> int:
-        """Answer them until there are no more. Returns the exit status."""
+        """Answer commands until there are no more. Returns the exit status."""
 
 
 @dataclass(frozen=True, eq=False)
 class Needs(Generic[Subject]):
-    """What a command's ``answer`` gets as its first argument. A surface offers the commands whose needs it can meet.
+    """What a command's ``answer`` gets as its first argument. gdb and the shell each offer the commands whose needs
+    they can meet.
 
-    ``words`` and ``example`` follow the noun in a shell's usage line and example, ``targets`` is how many of the
-    words are processes or cores; ``in_gdb`` follows it in gdb, which has a target already. ``starts``: the line may
-    end with ``-- COMMAND``, which is started. ``shell_only``: gdb cannot meet it."""
+    ``words``, ``example``: follow the noun in a shell's usage and example; ``targets``: how many of the words are
+    processes or cores; ``in_gdb``: follows the noun in gdb, which has a target already; ``starts``: the line may end
+    with ``-- COMMAND``, which is started; ``shell_only``: gdb cannot meet it."""
 
     what: str
     words: str
@@ -70,7 +71,7 @@ TWO_TARGETS: Needs[tuple[Heap, Heap]] = Needs(
 LOOKS: Needs[tuple[Look, ...]] = Needs(
     "snapshots, processes or cores", "BEFORE AFTER…", "first.heap", 0, "BEFORE [AFTER…]"
 )
-# Their commands' options are a ``Several``.
+# The options of these commands are a ``Several``.
 PROCESSES: Needs[Programs] = Needs("processes", "[TARGET…]", "1234", 0, shell_only=True)
 MAYBE_PROCESS: Needs[Programs] = Needs("a live process, or none", "[TARGET]", "1234", 0, shell_only=True)
 PROGRAMS: Needs[Programs] = Needs(
@@ -81,15 +82,14 @@ FOLLOWED: Needs[Live] = Needs(
 )
 # The function follows: malloc, calloc, realloc or free.
 CALLED: Needs[LocalProcess] = Needs("a live process", "TARGET", "1234", 0)
-# The words of the command.
+# The subject is the words of the command.
 STARTED: Needs[tuple[str, ...]] = Needs(
     "a command that is started", "-- COMMAND", "-- COMMAND", 0, starts=True, shell_only=True
 )
-# Its path: a command that shares its word with one about processes is meant where there is such a file.
+# The subject is the log's path.
 LOG: Needs[str] = Needs("a log of calls", "FILE", "calls.log", 0, shell_only=True)
 FILES: Needs[tuple[str, ...]] = Needs("files", "FILE…", "FILE", 0, shell_only=True)
-# One target, looks (one of them a snapshot, or several), a log of calls by its path, series by a list of theirs, or
-# processes; the options are a ``Several``.
+# One target, snapshots, the path of a trace, the paths of recordings, or processes. The options are a ``Several``.
 REPORTED: Needs[Heap | tuple[Look, ...] | str | list[str] | Programs] = Needs(
     "a process or a core, snapshots, a log of calls, series, or several processes",
     "TARGET…",
@@ -97,11 +97,11 @@ REPORTED: Needs[Heap | tuple[Look, ...] | str | list[str] | Programs] = Needs(
     1,
     shell_only=True,
 )
-# It is kept from one command to the next.
+# The target is kept from one command to the next.
 SESSION: Needs[Conversation] = Needs("a process or a core", "TARGET", "1234", 1, shell_only=True)
 SOURCE: Needs[Source] = Needs(
     "a process, a core, a snapshot or a folder of gdbheap export", "TARGET", "1234", 1, shell_only=True
 )
-# Their command's options are a ``Several``.
+# The options of these commands are a ``Several``.
 SOURCES: Needs[Sequence[Source]] = Needs("processes, cores or snapshots", "[TARGET…]", "1234", 1, shell_only=True)
 NOTHING: Needs[None] = Needs("no target", "", "", 0, shell_only=True)

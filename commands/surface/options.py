@@ -1,7 +1,7 @@
-"""Options: each is a field of a command's own dataclass, which says its name, type, default and help once.
+"""Options: each is a field of a command's own dataclass, which declares its name, type, default and help once.
 
-Parsers, both helps, completion and docs/commands.md are made from these fields. A command that reads an option it does
-not declare is an error that the type checker reports."""
+Parsers, both helps, completion and docs/commands.md are made from these fields. The type checker reports a command that
+reads an undeclared option."""
 
 from __future__ import annotations
 
@@ -63,10 +63,12 @@ PICTURES = ("folded", "svg", "speedscope", PPROF)
 
 @dataclass(frozen=True)
 class Option:
-    """An option as it is typed. ``metavar`` "" makes it a switch. ``key`` is the field that it sets. ``bare``: what it
-    stands for without a value, None where it needs one; one that does not takes its value only behind "=".
-    ``needed``: its command refuses without it. ``help``: a verb and at most twelve words, and the default in brackets;
-    ``details``: sentences for where there is more room."""
+    """An option.
+
+    ``metavar``: "" for a switch; ``key``: the field that it sets; ``bare``: its value if none is typed, None if one is
+    required; an option with ``bare`` takes its value only after "=". ``needed``: the command refuses without it.
+    ``help``: a verb and at most twelve words, with the default in brackets; ``details``: sentences for where there is
+    more room."""
 
     name: str
     metavar: str
@@ -79,23 +81,23 @@ class Option:
 
     @property
     def takes_next(self) -> bool:
-        """Whether the next word is its value where none stands behind it."""
+        """Whether the next word is its value if none follows after "="."""
         return bool(self.metavar) and self.bare is None
 
     @property
     def values(self) -> tuple[str, ...]:
-        """What it takes, where that is one of a few words."""
+        """The values that it accepts, if these are a few words; else empty."""
         found: tuple[str, ...] = getattr(self.parse, "names", ())
         return found
 
     @property
     def takes_several(self) -> bool:
-        """Whether it takes several of ``values``, with commas between them."""
+        """Whether it accepts several of ``values``, separated by commas."""
         return bool(getattr(self.parse, "several", False))
 
     @property
     def spelling(self) -> str:
-        """How usage lines show it."""
+        """The option as usage lines show it."""
         if self.bare is not None:
             return f"{self.name}[={self.metavar}]"
         between = "=" if self.name.startswith("--") else " "
@@ -103,7 +105,7 @@ class Option:
 
 
 def switch(name: str, help: str, details: str = "") -> bool:
-    """A field that is False until its option is typed."""
+    """Declare a field that is False unless its option is typed."""
     return field(default=False, metadata={OPTION: Option(name, "", help, details=details)})
 
 
@@ -117,20 +119,21 @@ def valued(
     needed: bool = False,
     details: str = "",
 ) -> Value:
-    """A field that an option sets to what ``parse`` makes of its text; ``parse`` raises ValueError. ``bare``: the text
-    where it has none, if it need not have one. ``needed``: the command refuses without it."""
+    """Declare a field that an option sets to the result of ``parse`` for its text; ``parse`` raises ValueError.
+
+    ``bare``: the text if no value is typed, None if one is required. ``needed``: the command refuses without it."""
     option = Option(name, metavar, help, parse, bare=bare, needed=needed, details=details)
     return field(default=default, metadata={OPTION: option})
 
 
 def options_of(kind: type[Any]) -> tuple[Option, ...]:
-    """The options that a dataclass declares, inherited ones first."""
+    """Return the options that a dataclass declares, inherited ones first."""
     declared = ((found.name, found.metadata.get(OPTION)) for found in fields(kind))
     return tuple(replace(option, key=key) for key, option in declared if option is not None)
 
 
 def one_of(names: Sequence[str]) -> Callable[[str], str]:
-    """A parser that takes one of these words."""
+    """Return a parser that accepts one of these words."""
 
     def known(text: str) -> str:
         if text not in names:
@@ -142,8 +145,8 @@ def one_of(names: Sequence[str]) -> Callable[[str], str]:
 
 
 def some_of(names: Sequence[str], always: Sequence[str] = ()) -> Callable[[str], tuple[str, ...]]:
-    """A parser that takes one or more of these words, with commas between them; ``always``: those that are meant in any
-    case."""
+    """Return a parser that accepts one or more of these words, separated by commas. ``always``: words that are always
+    added."""
     known = one_of(names)
 
     def all_known(text: str) -> tuple[str, ...]:
@@ -155,7 +158,7 @@ def some_of(names: Sequence[str], always: Sequence[str] = ()) -> Callable[[str],
 
 
 def seconds(text: str) -> float:
-    """Return a limit in seconds. Raises ValueError, also for "nan" and "inf"."""
+    """Parse a limit in seconds. Raises ValueError, also for "nan" and "inf"."""
     try:
         found = float(text)
     except ValueError:
@@ -167,10 +170,10 @@ def seconds(text: str) -> float:
 
 @dataclass
 class Common:
-    """The options of every command. ``top`` None: all rows; ``has_top``: whether that was asked for; ``sort``: a key of
-    the command's ``sorts``, or "".
+    """The options of every command.
 
-    --top and --sort are declared by the command's ``top``, ``listed`` and ``sorts``."""
+    ``top``: the most rows, None for all; ``has_top``: whether --top was typed; ``sort``: a key of the command's
+    ``sorts``, or "". The command's ``top``, ``listed`` and ``sorts`` declare --top and --sort."""
 
     top: int | None = None
     sort: str = ""
@@ -190,32 +193,35 @@ class Common:
     has_top = False
 
     def check(self) -> None:
-        """Before a process is stopped, or a file read: raises UsageError for options that exclude each other, and for a
-        file that cannot be written. What follows the noun need not be known yet; where it is a file, this is called
-        again once it is."""
+        """Check the options before a process is stopped or a file is read. Raises UsageError for options that exclude
+        each other, and for a file that cannot be written.
+
+        The argument after the noun need not be set yet; if it is a file, this is called again once it is."""
 
 
 def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
-    """Raises UsageError where contents are asked for and refused. ``called``: the command, as it is typed."""
+    """Raise UsageError if contents are both asked for and refused. ``called``: the command as it is typed."""
     if with_contents and no_text:
         raise UsageError(f"{called}: --with-contents and --no-text exclude each other")
 
 
 def csv_safe() -> bool:
-    """Return the field of --csv-safe, of a command that writes CSV."""
+    """Declare the field of --csv-safe, for a command that writes CSV."""
     return switch("--csv-safe", "write an apostrophe before texts that a spreadsheet would compute")
 
 
 def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
-    """Raise UsageError where --csv-safe is given without CSV. ``form``: what asks for CSV."""
+    """Raise UsageError if --csv-safe is given without CSV. ``form``: the option that asks for CSV."""
     if is_safe and not is_csv:
         raise UsageError(f"{called}: --csv-safe is for {form}")
 
 
 @dataclass
 class Addressed(Common):
-    """The options of a command about one address, which follows its noun. gdb and the shell read the address, each in
-    its own way, and refuse a line without one. ``name``: what was typed instead, which may name a holder."""
+    """The options of a command about one address, which follows its noun.
+
+    gdb and the shell each parse the address in their own way, and refuse a line without one. ``name``: a word typed
+    instead of an address, which may name a holder."""
 
     address: int = 0
     name: str | None = None
@@ -223,8 +229,9 @@ class Addressed(Common):
 
 @dataclass
 class MaybeAddressed(Common):
-    """The options of a command that may be about one address, which then follows its noun; None without one. ``name``:
-    what was typed instead, which may name a holder."""
+    """The options of a command that may be about one address, which then follows its noun.
+
+    ``address``: None without one; ``name``: a word typed instead, which may name a holder."""
 
     address: int | None = None
     name: str | None = None
@@ -238,7 +245,7 @@ class Called(Common):
 
 
 def file_mode(text: str) -> int:
-    """Return the permissions of a file that their octal digits name. Raises ValueError."""
+    """Parse the octal permissions of a file. Raises ValueError."""
     if len(text) not in (3, 4) or set(text) - set("01234567") or int(text, 8) & ~0o066 != PRIVATE:
         raise ValueError(f"{text!r} is not a file mode such as 600, 640, 644, 660 or 664")
     return int(text, 8)
@@ -255,18 +262,18 @@ class Writing(Common):
 
     @property
     def takes_output(self) -> bool:
-        """Return whether the file goes to standard output, so that nothing else may."""
+        """Whether the file goes to standard output, so that nothing else may."""
         return own_descriptor(getattr(self, "file", "")) == STDOUT
 
 
 @dataclass
 class Filed(Writing):
-    """The options of a command that writes a file, which follows its noun; "-" is standard output."""
+    """The options of a command that writes a file, whose path follows its noun; "-" is standard output."""
 
     file: str = ""
 
     def check(self) -> None:
-        """Raises UsageError where the file cannot be written."""
+        """Raise UsageError if the file cannot be written."""
         if self.file == "-":
             self.file = STANDARD_OUTPUT
         if self.json and self.takes_output:
@@ -277,8 +284,8 @@ class Filed(Writing):
 
 @dataclass
 class Pictured(Writing):
-    """The options of a command whose answer is a tree of sizes, which can be drawn. ``printed``: the tree, once it is
-    made, where it is printed in the answer's place."""
+    """The options of a command whose answer is a tree of sizes, which can be drawn. ``printed``: the tree that is
+    printed instead of the answer, once it is made."""
 
     form: str | None = valued(
         "--format", "FORMAT",
@@ -294,7 +301,7 @@ class Pictured(Writing):
 
     @property
     def pictures(self) -> dict[str, str]:
-        """The files to write, by what they are."""
+        """The paths of the files to write, by their kind."""
         found = {kind: getattr(self, kind) for kind in PICTURES}
         if self.form is not None and self.output:
             found[self.form] = self.output
@@ -302,16 +309,16 @@ class Pictured(Writing):
 
     @property
     def prints_tree(self) -> bool:
-        """Whether the tree takes the answer's place."""
+        """Whether the tree is printed instead of the answer."""
         return self.form is not None and not self.output
 
     @property
     def draws(self) -> bool:
-        """Whether a tree is asked for."""
+        """Whether any tree is asked for."""
         return self.prints_tree or bool(self.pictures)
 
     def check(self) -> None:
-        """Raises UsageError for options that do not go together, and where one of the files cannot be written."""
+        """Raise UsageError for options that exclude each other, and if one of the files cannot be written."""
         if self.output and self.form is None:
             raise UsageError(f"-o is the file that --format writes: --format={'|'.join(PICTURES)}")
         if self.prints_tree and self.form == PPROF:
@@ -332,7 +339,7 @@ class Queried(Common):
 
 
 def regular_expression(text: str) -> re.Pattern[str]:
-    """A regular expression that does not match everything. Raises ValueError."""
+    """Parse a regular expression that does not match everything. Raises ValueError."""
     if not text:
         raise ValueError("an empty expression means every process")
     try:
@@ -342,7 +349,7 @@ def regular_expression(text: str) -> re.Pattern[str]:
 
 
 def user_id(text: str) -> int:
-    """The uid of a user, by the name or itself. Raises ValueError."""
+    """Return a uid from a user's name or the uid itself. Raises ValueError."""
     if text.isascii() and text.isdecimal():
         return int(text)
     try:
@@ -352,7 +359,7 @@ def user_id(text: str) -> int:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user; the uid where it has none."""
+    """Return a user's name, or the uid if the user has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
@@ -361,7 +368,7 @@ def user_name(uid: int) -> str:
 
 @dataclass
 class Several(Common):
-    """The options of a command about several processes: which ones, besides those that the line names."""
+    """The options that choose processes, for a command about several, in addition to those named on the line."""
 
     children: bool = switch("--children", "add the processes that these start, now and later")
     name: re.Pattern[str] | None = valued(
@@ -371,13 +378,13 @@ class Several(Common):
     user: int | None = valued("--user", "USER", "keep only processes of USER (with --name or --cgroup)", None, user_id)
 
     def check_user(self, called: str, named: bool) -> None:
-        """Raise UsageError for a user without anything to choose from. ``named``: processes are named by their ids."""
+        """Raise UsageError if --user is given without --name or --cgroup, or with ids. ``named``: the line has ids."""
         if self.user is not None and (named or (self.name is None and self.cgroup is None)):
             raise UsageError(f"{called}: --user needs --name or --cgroup, from which it chooses, and no ids")
 
 
 def some_time(text: str) -> float:
-    """A duration above 0, in seconds. Raises ValueError."""
+    """Parse a duration above 0 into seconds. Raises ValueError."""
     seconds = parse_duration(text)
     if not seconds:
         raise ValueError(f"{text!r} is no time at all")
@@ -385,14 +392,14 @@ def some_time(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """A number of things, 0 for no limit. Raises ValueError."""
+    """Parse a count; 0 means no limit. Raises ValueError."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number")
     return int(text)
 
 
 def number_or_all(what: str) -> Callable[[str], int]:
-    """A parser that takes a number, 0 or "all" for no limit; ``what`` it wants, in the words of its error."""
+    """Return a parser of a number; 0 or "all" means no limit. ``what``: what it expects, in its error."""
 
     def number(text: str) -> int:
         if text != "all" and not (text.isascii() and text.isdecimal()):
@@ -403,35 +410,35 @@ def number_or_all(what: str) -> Callable[[str], int]:
 
 
 def duration(help: str) -> float | None:
-    """The field of --duration, in seconds or with a unit: 90, 1.5s, 10m, 2h."""
+    """Declare the field of --duration, in seconds or with a unit: 90, 1.5s, 10m, 2h."""
     return valued("--duration", "TIME", help, None, some_time)
 
 
 def minimum_size() -> int:
-    """The field of --min, a megabyte unless said otherwise."""
+    """Declare the field of --min for holes, 1 MiB by default."""
     about = "skip holes smaller than SIZE [default: 1M]"
     return valued("--min", "SIZE", about, MIB, parse_size)
 
 
 def root_paths() -> bool:
-    """The field of --path of a command that lists blocks."""
+    """Declare the field of --path, for a command that lists blocks."""
     about = "show the path from a root to each block (at most 2,000)"
     return switch("--path", about)
 
 
 def process_of_log() -> int | None:
-    """The field of --process of a command about a log of calls."""
+    """Declare the field of --process, for a command about a trace."""
     about = "choose the process of the trace [default: most calls]"
     return valued("--process", "PID", about, None, whole_number)
 
 
 def recorded_calls() -> str | None:
-    """The field of --calls of a command about one block."""
+    """Declare the field of --calls, for a command about blocks."""
     about = "show the stack that made the block, from a trace with --stacks"
     return valued("--calls", "FILE", about, None, os.path.expanduser)
 
 
 def under_seccomp() -> bool:
-    """The field of --seccomp of a command that calls into the process."""
+    """Declare the field of --seccomp, for a command that calls into the process."""
     about = "call even under seccomp (it may kill the process)"
     return switch("--seccomp", about)

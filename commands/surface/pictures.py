@@ -1,4 +1,4 @@
-"""The trees of answers for other programs: written into files, or printed in the answer's place."""
+"""Draw the trees of answers for other programs: write them to files, or print them instead of the answer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ def draw(
     subject: Subject | None = None,
     profile: Callable[[], bytes] | None = None,
 ) -> None:
-    """What the options ask for. ``subject``: what the weights are of, memory unless it is given; ``profile``: makes the
-    file for pprof where that says more than the tree. Raises UsageError where a file cannot be written."""
-    # Imported where it is needed: a command's start is mostly imports.
+    """Draw the tree as the options ask.
+
+    ``subject``: what the weights are, memory by default; ``profile``: makes the file for pprof if that says more than
+    the tree. Raises UsageError if a file cannot be written."""
+    # Imported on use: imports take most of a command's start-up time.
     from gdbheap.files import write_bytes
     from gdbheap.report.formats.composition import MEMORY
     from gdbheap.report.formats.pprof import pprof_of_tree

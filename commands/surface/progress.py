@@ -1,4 +1,4 @@
-"""One line on standard error while a long walk runs, when that is a terminal; erased at the end."""
+"""One line of progress on standard error during a long walk, if that is a terminal; erased at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ ERASE = b"\r\033[K"
 
 
 class Progress:
-    """Called with (label, done, total); the first second shows nothing, then at most ten lines a second follow."""
+    """Shows progress when called with (label, done, total): nothing in the first second, then at most ten times a
+    second."""
 
     def __init__(self, file: int = 2) -> None:
         self.file = file
@@ -32,7 +33,7 @@ class Progress:
         self.shown = False
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        """Show how far ``label`` is: ``done`` of ``total``, in the walk's own unit."""
+        """Show the progress of ``label``: ``done`` of ``total``, in any unit."""
         if time.monotonic() < self.next:
             return
         self.next = time.monotonic() + EVERY_SECONDS
@@ -41,7 +42,7 @@ class Progress:
         self.shown = True
 
     def erase(self) -> None:
-        """Take the line away. Harmless when there is none."""
+        """Erase the line. Without a line this does nothing."""
         if self.shown:
             self._write(ERASE)
         self.shown = False
@@ -52,20 +53,20 @@ class Progress:
 
 
 def tell(what: str, anyway: bool = False) -> None:
-    """One line on standard error, if that is a terminal; ``anyway``: wherever it goes."""
+    """Print one line on standard error if that is a terminal; with ``anyway`` always."""
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)
 
 
 def tell_folder() -> None:
-    """Say where files go that nobody named a folder for, if we are root: a name of this folder is easily mistaken."""
+    """If we are root, say that files without a named folder go into the current one: it is easily mistaken."""
     if os.geteuid() == 0:
         tell(f"files are written to {one_line(os.getcwd())}", anyway=True)
 
 
 @contextlib.contextmanager
 def shown(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """What is to be called with (done, total) in this block, if standard error is a terminal."""
+    """Yield a function to be called with (done, total) if standard error is a terminal, else None."""
     if not os.isatty(2):
         yield None
         return
@@ -78,7 +79,7 @@ def shown(label: str) -> Iterator[Callable[[int, int], None] | None]:
 
 @contextlib.contextmanager
 def shown_for(heap: Heap) -> Iterator[None]:
-    """Show the progress of ``heap``'s walks in this block, if standard error is a terminal."""
+    """Show the progress of ``heap``'s walks within the block if standard error is a terminal."""
     if not os.isatty(2):
         yield
         return

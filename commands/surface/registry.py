@@ -1,6 +1,6 @@
-"""All commands by their noun, in the order in which help lists them. A new command is listed here.
+"""All commands by their noun, in the order of help. A new command is listed here.
 
-Each is imported when it is first asked for: most of the time that a command takes to start is spent on imports.
+Each is imported on first use, because imports take most of a command's start-up time.
 """
 
 from __future__ import annotations
@@ -82,20 +82,20 @@ _GROUPS = {
 _MODULES = {noun: module for group in _GROUPS.values() for noun, module in group.items()}
 
 GROUPS = {title: [*nouns] for title, nouns in _GROUPS.items()}
-"""The nouns by what they are about, as help lists them."""
+"""The nouns by topic, as help lists them."""
 
 SHELL_ONLY = frozenset({
     "report", "record", "plot", "top", "ps", "processes", "doctor", "watch", "trace", "replay", "stacks", "calls",
     "shell", "export", "sql",
 })  # fmt: skip
-"""The nouns whose needs a shell alone can meet: gdb starts without importing their commands."""
+"""The nouns of commands for a shell only: gdb starts without importing them."""
 
 ABOUT_SEVERAL = "processes"
-"""The noun of the command that is meant where several processes are named without one."""
+"""The noun of the command for a line that names several processes and no noun."""
 
 
 class _Commands(MutableMapping[str, AnyCommand]):
-    """The commands; a noun is looked up without importing any."""
+    """The commands by noun. Looking for a noun imports no command."""
 
     def __init__(self) -> None:
         self._found: dict[str, AnyCommand | None] = dict.fromkeys(_MODULES)
@@ -127,14 +127,14 @@ COMMANDS: MutableMapping[str, AnyCommand] = _Commands()
 
 
 def groups_of_gdb() -> dict[str, list[str]]:
-    """Return the nouns that gdb has, by the titles of their groups; gdb itself lists what each does."""
+    """Return the nouns that gdb has, by the titles of their groups; gdb itself lists their summaries."""
     found = {title: [noun for noun in nouns if noun and noun not in SHELL_ONLY] for title, nouns in GROUPS.items()}
     return {title: nouns for title, nouns in found.items() if nouns}
 
 
 def grouped(offered: Collection[str], others: Mapping[str, Mapping[str, str]], called: str = "") -> Iterator[str]:
-    """Yield the lines of an overview: each group of nouns that are ``offered``, with what each command does.
-    ``others``: what else there is in a group; ``called``: what stands before a noun."""
+    """Yield the lines of an overview: each group with the nouns that are ``offered`` and their summaries. ``others``:
+    further entries by group; ``called``: the word before a noun."""
     for title, nouns in GROUPS.items():
         found = {f"{called} {noun}".strip() or "PID": COMMANDS[noun].summary for noun in nouns if noun in offered}
         rows = {**found, **others.get(title, {})}

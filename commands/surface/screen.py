@@ -1,4 +1,4 @@
-"""A full screen that is shown anew again and again, and given back as it was, however it ends."""
+"""A full screen that is redrawn repeatedly, and restored at the end in any case."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ASK_HELP = (ord("h"), ord("H"), ord("?"))
 
 
 class Screen:
-    """What ``opened_screen`` yields."""
+    """The screen that ``opened_screen`` yields."""
 
     def __init__(self, window: Any, help: str = "") -> None:
         self._window = window
@@ -27,14 +27,14 @@ class Screen:
         height, width = self._window.getmaxyx()
         self._window.erase()
         for number, line in enumerate(text.splitlines()[:height]):
-            # The last cell of the last line cannot be written without scrolling.
+            # Writing the last cell of the last line would scroll.
             with suppress(curses.error):
                 self._window.addnstr(number, 0, line, max(1, width - 1), curses.A_BOLD if number == 0 else 0)
         self._window.refresh()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until a key is pressed; whether it asks to end (q). A key that asks for help (h, ?) shows it
-        until another one is pressed."""
+        """Wait for that many seconds or a key; return whether the key asks to quit (q). A key for help (h, ?) shows the
+        help until another key is pressed."""
         self._window.timeout(max(0, round(1000 * seconds)))
         key = self._window.getch()
         if key in ASK_HELP:
@@ -46,8 +46,8 @@ class Screen:
 
 @contextmanager
 def opened_screen(help: str = "") -> Iterator[Screen | None]:
-    """The terminal's whole screen, which shows ``help`` when asked; None where standard output is none, or one that
-    only scrolls."""
+    """Yield the terminal's whole screen, which shows ``help`` on request; None if standard input or output is not a
+    terminal, or it can only scroll."""
     if not (sys.stdin and sys.stdout and os.isatty(0) and os.isatty(1)) or not _is_known():
         yield None
         return
@@ -67,7 +67,7 @@ def opened_screen(help: str = "") -> Iterator[Screen | None]:
 
 
 def _is_known() -> bool:
-    """Whether the terminal can move its cursor. initscr() would end the program where TERM names none."""
+    """Return whether the terminal can move its cursor. initscr() would end the program if TERM names no terminal."""
     try:
         curses.setupterm()
         return curses.tigetstr("cup") is not None

@@ -1,4 +1,4 @@
-"""Between a command and its two callers: ask, sort, cut, render, and the exit status of what came out."""
+"""The steps between a command and its two callers: ask, sort, cut, render, and compute the exit status."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 Row = TypeVar("Row")
 PARTIAL = 1
-# So many rows are what MOST bytes are for, where a command has no default.
+# The number of rows that MOST bytes are for, if a command has no default of --top.
 USUAL_ROWS = 20
 SNAPSHOT = "snapshot"
 DAMAGE_LISTED = 5
@@ -51,8 +51,10 @@ DAMAGE_LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
-    """What is said of the targets beside the answer. ``targets`` is the envelope's part; ``rss`` is bytes or None, of
-    private memory only if ``private``. ``refused``: memory could not be read, so that only the rest was answered."""
+    """What is known of the targets besides the answer.
+
+    ``targets``: as in a JSON document; ``rss``: bytes or None, of private memory only if ``private``; ``refused``:
+    memory could not be read, so that only part was answered."""
 
     targets: Sequence[dict[str, Any]]
     warnings: Sequence[str]
@@ -64,7 +66,7 @@ class TargetInfo:
 
     @staticmethod
     def of(heaps: Sequence[Heap]) -> TargetInfo:
-        """Read it off the heaps; after this nothing of the targets is needed any more. The last one is described."""
+        """Collect it from the heaps, after which the targets are not needed any more. ``rss`` is the last one's."""
         if not heaps:
             return TargetInfo([], [], [], False, None)
         last = heaps[-1].target
@@ -78,7 +80,7 @@ class TargetInfo:
 
     @property
     def target(self) -> dict[str, Any]:
-        """The last of them; nothing where there is none."""
+        """The last target; {} without one."""
         return self.targets[-1] if self.targets else {}
 
 
@@ -90,7 +92,8 @@ def _sentences(warnings: Iterable[str | Remark]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """An answer in hand (``whole``: before --sort and --top), so that the target may run again while it is printed."""
+    """An answer with all that is needed to print it, so that the target may run again meanwhile. ``whole``: the answer
+    before --sort and --top."""
 
     command: AnyCommand
     options: Common
@@ -100,14 +103,14 @@ class Result:
 
 
 def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = None) -> Result:
-    """Answer about one target, sorted and cut as the options say. Reads the target; raises what the answer raises.
+    """Answer about one target, sorted and cut by the options. Reads the target; raises what the answer raises.
 
-    ``calls``: how functions of the process are called, if they can be."""
+    ``calls``: the means to call functions of the process, if there are any."""
     return ask_of(command, heap, [heap], _named(heap, options), calls)
 
 
 def _named(heap: Heap, options: Common) -> Common:
-    """Return the options with the address of the holder that they name."""
+    """Return the options, with the address of the holder that they name."""
     if not isinstance(options, (Addressed, MaybeAddressed)) or options.name is None:
         return options
     from gdbheap.answers.accounting.source_paths import (
@@ -121,8 +124,9 @@ def _named(heap: Heap, options: Common) -> Common:
 def ask_of(
     command: AnyCommand, subject: Any, heaps: Sequence[Heap], options: Common, calls: Calls | None = None
 ) -> Result:
-    """Answer about whatever the command needs; ``heaps`` are the targets among it. Raises UsageError for options that
-    cannot be answered, which both callers find out before they open anything."""
+    """Answer about whatever the command needs; ``heaps`` are the targets in it.
+
+    Raises UsageError for invalid options, which both callers check before they open anything."""
     options.check()
     _check_output(command, options)
     with disclosing(heaps, options.no_text):
@@ -133,13 +137,13 @@ def ask_of(
             whole = call.make(subject, calls, options)
         answer = _cut(command, whole, options) if _has_rows(command, whole) else whole
         info = TargetInfo.of(heaps)
-        # What is about many processes says itself which.
+        # An answer about several processes says itself which ones.
         about = [] if heaps else getattr(whole, "targets", [])
         return Result(command, options, dataclasses.replace(info, targets=about) if about else info, answer, whole)
 
 
 def _check_output(command: AnyCommand, options: Common) -> None:
-    """Raise UsageError for a file that would be written to standard output beside the document."""
+    """Raise UsageError if both a file and the JSON document would go to standard output."""
     for option in command.own_options if options.json else ():
         value = getattr(options, option.key)
         if option.metavar == FILE.metavar and isinstance(value, str) and own_descriptor(value) == STDOUT:
@@ -147,7 +151,7 @@ def _check_output(command: AnyCommand, options: Common) -> None:
 
 
 def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common) -> Result:
-    """Answer about two or more looks. The last one is described, and is the one that shares are of."""
+    """Answer about two or more snapshots. The result describes the last one, and shares are of its RSS."""
     found = [look.snapshot for look in looks]
     targets = [{**look.snapshot.target, **({"kind": SNAPSHOT} if look.is_kept else {})} for look in looks]
     last = found[-1]
@@ -158,7 +162,7 @@ def ask_about_looks(command: AnyCommand, looks: Sequence[Look], options: Common)
 
 
 def ask_about_process(command: AnyCommand, process: LocalProcess, options: Common) -> Result:
-    """Answer about a process that runs on."""
+    """Answer about a process that runs."""
     described = process.describe()
     answered = ask_of(command, process, [], options)
     info = TargetInfo([described], [*process.warnings, *process.unread], [], bool(process.warnings), None)
@@ -166,7 +170,7 @@ def ask_about_process(command: AnyCommand, process: LocalProcess, options: Commo
 
 
 def with_warnings(answered: Result, warnings: Sequence[str]) -> Result:
-    """The result with more warnings."""
+    """Return the result with more warnings."""
     info = dataclasses.replace(answered.info, warnings=[*answered.info.warnings, *warnings])
     return dataclasses.replace(answered, info=info)
 
@@ -187,12 +191,12 @@ def _with_rows(command: AnyCommand, whole: Any, name: str, options: Common) -> A
 
 
 def listed(rows: Sequence[Row], sorts: Mapping[str, Callable[[Any], Any]], options: Common) -> list[Row]:
-    """What --sort and --top leave of a list."""
+    """Return the rows that --sort and --top leave."""
     return sorted(rows, key=order(sorts[options.sort]))[: options.top]
 
 
 def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
-    """A key for sorted(): numbers largest first, words in alphabetical order, what is not known last."""
+    """Return a key for sorted(): numbers largest first, words in alphabetical order, None last."""
 
     def place(row: Any) -> tuple[int, Any]:
         value = key(row)
@@ -204,8 +208,8 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
 
 
 def present(answered: Result, style: Style) -> str:
-    """The report, without a last line break: one JSON document, a tree for another program, or tables
-    and sentences and the warnings below them."""
+    """Return the report without a final line break: a JSON document, a tree for another program, or tables and
+    sentences with the warnings below them."""
     info, answer = answered.info, answered.answer
     if isinstance(answered.options, Pictured) and answered.options.printed:
         return answered.options.printed.rstrip("\n")
@@ -217,7 +221,7 @@ def present(answered: Result, style: Style) -> str:
 
 
 def _document(answered: Result) -> str:
-    """The JSON document: no larger than MOST, but for rows that --top asks for."""
+    """Return the JSON document, of at most MOST bytes unless --top asks for more rows."""
     command, options, info = answered.command, answered.options, answered.info
     answer, whole = answered.answer, answered.whole
     form = getattr(whole, "as_document", None)
@@ -242,7 +246,7 @@ def _left_out(answered: Result) -> int:
 
 
 def _notes(answered: Result, style: Style) -> str:
-    """Warnings, and damage unless the table itself lists it."""
+    """Return the warnings, and the damage unless the table itself lists it."""
     lines = [f"{style.heading('Warning:')} {style.named(one_line(warning))}" for warning in answered.info.warnings]
     damage = [] if answered.command.lists_damage else answered.info.damage
     for place in damage[:DAMAGE_LISTED]:
@@ -255,9 +259,11 @@ def _notes(answered: Result, style: Style) -> str:
 
 
 def status_of(answered: Result) -> int:
-    """0 answered, 1 answered but damaged or partial, 3 where memory was refused and the rest is answered, 5 where the
-    largest part could not be looked into and nothing else was found; that of the command that was started, where one
-    was, unless it is 0 and the disk was full."""
+    """Return the exit status.
+
+    0: answered; 1: answered, but damaged or partial; 3: memory could not be read, and the rest is answered; 5: the
+    largest part could not be analysed and nothing else was found. If a command was started, it is that command's
+    status, or 1 if that is 0 and the disk was full."""
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:
         return passed_on or (PARTIAL if getattr(answered.answer, "disk_full", False) else 0)

@@ -1,1 +1,1 @@
-"""``gdbheap mcp``: answers for programs that speak the Model Context Protocol, such as coding agents."""
+"""``gdbheap mcp``: a server of the Model Context Protocol, for coding agents and other programs."""

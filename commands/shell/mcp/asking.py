@@ -1,4 +1,4 @@
-"""Command lines that are answered by other processes of ours: one session, which keeps its target, or one line."""
+"""Answer command lines in child processes: in a session that keeps its target, or one line at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gdbheap.files import temporary_folder
 
 __all__ = ["Asking", "Refused"]
 
-# Whoever waits for longer has given up: a graph of 80 million blocks takes a minute.
+# A client that waits for longer has given up: a graph of 80 million blocks takes a minute.
 SECONDS = 600.0
 TEXT = "--text"
 REFRESH = "refresh"
@@ -23,16 +23,16 @@ UNFINISHED = f"no answer within {SECONDS:.0f} s; the process runs on: ask for le
 
 
 class Refused(Exception):
-    """A line that was not answered; what is wrong, and what to do."""
+    """A line was not answered; the text says what is wrong and what to do."""
 
 
 class Asking:
-    """Answers command lines as text. ``always``: options that hold for each line."""
+    """Answers command lines as text. ``always``: options for each line."""
 
     def __init__(self, always: list[str]) -> None:
         self._always = always
         self._kept: _Session | None = None
-        # One line at a time: two targets are not kept in memory at once.
+        # One line at a time, so that two targets are never in memory at once.
         self._lock = threading.Lock()
 
     def page(self, target: str) -> str:
@@ -44,7 +44,7 @@ class Asking:
             return str(kept.line(TEXT)["text"])
 
     def kept(self, target: str, words: list[str]) -> str:
-        """Return what a command says of a target that is kept from one line to the next. Raises Refused."""
+        """Return a command's answer about a target, which is kept from one line to the next. Raises Refused."""
         with self._lock:
             session = self._session(target)
             text = str(session.line(shlex.join([*words, TEXT]))["text"])
@@ -54,12 +54,12 @@ class Asking:
             )
 
     def once(self, words: list[str]) -> str:
-        """Return what a command line says. Raises Refused."""
+        """Return the answer of a command line. Raises Refused."""
         with self._lock:
             return _once([*words, *self._always])
 
     def growth(self, target: str, seconds: float) -> str:
-        """Return what changed in a process within so many seconds. Raises Refused."""
+        """Return what changed in a process within that many seconds. Raises Refused."""
         with self._lock, temporary_folder() as folder:
             before = os.path.join(folder, "before.heap")
             _once(["snapshot", target, before, *self._always])
@@ -80,7 +80,7 @@ class Asking:
 
 
 def _program() -> list[str]:
-    """The words by which this program was started, without its own arguments."""
+    """Return the words by which this program was started, without its arguments."""
     return [sys.executable, *sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]]
 
 
@@ -96,7 +96,7 @@ def _once(words: list[str]) -> str:
 
 
 class _Session:
-    """``gdbheap shell`` in a process of its own."""
+    """``gdbheap shell`` in a child process."""
 
     def __init__(self, target: str, always: list[str]) -> None:
         self.target = target

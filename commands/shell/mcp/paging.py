@@ -1,4 +1,4 @@
-"""Long answers in parts."""
+"""Split long answers into parts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["MOST", "part"]
 
 MOST = 16_000
 """The most bytes of an answer."""
-# What the line about the rest takes.
+# The bytes of the line about the rest.
 ROOM = 100
 
 
 def part(text: str, offset: int) -> str:
-    """Return what follows the character ``offset`` of a text, at most MOST bytes of it, and how to ask for the rest.
-    Raises UsageError for an offset that is none."""
+    """Return the text from the character ``offset`` on, at most MOST bytes of it, and how to ask for the rest. Raises
+    UsageError for an invalid offset."""
     if not 0 <= offset <= len(text):
         raise UsageError(f"offset: at most {len(text)} here")
     rest = text[offset:]

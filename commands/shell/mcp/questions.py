@@ -1,4 +1,4 @@
-"""What a client may ask: a command with its options, checked before anything is opened."""
+"""The commands and options that a client may use, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["CALLS", "COMPARED", "HEAP", "OFFERED", "ONCE", "Value", "command_nam
 
 Value = Union[str, int, float, bool, None]
 HEAP = "heap"
-"""What the command without a noun is called."""
+"""The name here of the command without a noun."""
 COMPARED = "diff"
-# Those that a session answers.
+# The needs of commands that a session answers.
 KEPT = (TARGET, PROCESS)
 CALLS = ("stats", "growth", "catch")
 """Commands that call into the process or change its code."""
 ONCE = ("ps", "doctor", "processes", "sql")
-"""Commands of a shell alone: they are no part of a session about one target."""
+"""Commands for a shell only: they are not part of a session about one target."""
 PATHS = (FILE.metavar, "FOLDER")
-# What the tools decide themselves.
+# Options that the tools set themselves.
 OWN = ("--json", "--no-text", "--with-contents")
 
 
@@ -38,7 +38,7 @@ def _is_offered(noun: str) -> bool:
 
 
 OFFERED = tuple(noun or HEAP for noun in COMMANDS if _is_offered(noun))
-"""The names of the commands that may be asked."""
+"""The names of the commands that may be used."""
 
 
 def command_named(name: str) -> AnyCommand:
@@ -54,8 +54,10 @@ def command_named(name: str) -> AnyCommand:
 
 
 def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Value], allows_calls: bool) -> list[str]:
-    """Return the words of a command line behind the noun. Raises UsageError for a wrong option or argument, for one
-    that would write a file, and for a call into the process that is not allowed."""
+    """Return the words of a command line after the noun.
+
+    Raises UsageError for a wrong option or argument, for an option that would write a file, and for a call into the
+    process that is not allowed."""
     if (argument is not None) != (command.argument is not None) and not _may_lack(command, argument):
         need = f"takes {command.argument.metavar} (argument)" if command.argument else "takes no argument"
         raise UsageError(f"{command.shell_name} {need}")

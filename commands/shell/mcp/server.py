@@ -1,4 +1,4 @@
-"""The tools of ``gdbheap mcp``, over standard input and output."""
+"""The tools of ``gdbheap mcp``, on standard input and output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALLING, CONTENTS, SHOWN = "--allow-calls", "--with-contents", "--skill"
 OPTIONS = (CALLING, CONTENTS)
 SKILL = "SKILL.md"
 MOST_SECONDS = 600.0
-# What a client tells its model before anything is asked.
+# The text that a client shows its model before any question.
 INSTRUCTIONS = (
     "Finds where the memory of a process, or of the core of one, went: call first_page with a pid first. It names the "
     "cause, the fix and the next commands; 'gdbheap NOUN PID --key=value' there is ask(target=PID, command=NOUN, "
@@ -31,7 +31,7 @@ INSTRUCTIONS = (
 
 
 def serve(words: Sequence[str]) -> None:
-    """Answer until standard input ends. Raises UsageError, Unsupported where the package is not there."""
+    """Serve requests until standard input ends. Raises UsageError, Unsupported if the package mcp is missing."""
     unknown = [word for word in words if word not in OPTIONS]
     if unknown:
         raise UsageError(
@@ -135,7 +135,7 @@ def serve(words: Sequence[str]) -> None:
 
 
 def skill() -> str:
-    """Return how to go from a symptom to a cause."""
+    """Return the text on how to find a cause from a symptom (SKILL.md)."""
     return files("gdbheap.commands.shell.mcp").joinpath(SKILL).read_text(encoding="utf-8")
 
 
