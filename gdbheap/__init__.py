@@ -1,8 +1,7 @@
-"""gdbheap: where a process's memory went, down to the last page.
+"""gdbheap shows where a process's memory went, down to the last page.
 
-``gdbheap.open`` is where a program begins (docs/library.md). A name of the library is imported when it is first used:
-the commands, and gdb, need none of them. The rooms, each of which imports only those before it, are in
-docs/architecture.md.
+A program starts with ``gdbheap.open`` (docs/library.md). Each name of the library is imported when it is first used,
+because the commands and gdb need none of them. docs/architecture.md lists the rooms; each imports only those before it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from gdbheap.errors import Unsupported as Unsupported
     from gdbheap.errors import UsageError as UsageError
 
-# Where each name of the library is.
+# The module of each name of the library.
 _PLACES = {
     "api.opening": ("open", "here"),
     "api.comparing": ("diff", "Difference", "Change"),
@@ -83,7 +82,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a name of the library. Raises AttributeError for any other."""
+    """Import a name of the library when it is first used. Raises AttributeError for any other name."""
     if name not in _MODULES:
         raise AttributeError(f"module 'gdbheap' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""``python -m gdbheap`` is the command."""
+"""Run the gdbheap command for ``python -m gdbheap``."""
 
 from gdbheap.commands.shell.main import script
 

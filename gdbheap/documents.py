@@ -1,7 +1,8 @@
-"""JSON, numbers and texts from files that anybody may have written.
+"""Read JSON, numbers and texts from files that anybody may have written.
 
-A number that gdbheap would not write, and a document that cannot be followed to its end, raise ValueError. Texts are
-cut."""
+ValueError is raised for a number that gdbheap would not write, and for a document that is nested too deeply. Long texts
+are cut.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +15,21 @@ __all__ = [
     "MAX_TEXT", "NODE_BYTES", "bounded", "finite", "is_time", "parsed", "renamed_keys", "whole", "with_own_bytes",
 ]  # fmt: skip
 
-# Signs of an integer of 64 bits and a sign; quadratic time begins at thousands.
+# The characters of a signed 64-bit integer; int() takes quadratic time from thousands of digits on.
 MAX_DIGITS = 20
 LEAST, BEYOND = -(1 << 63), 1 << 64
-# Python's smallest container and the place that points to it: what two signs of a document ("[]," or "0,") may become.
+# Bytes of Python's smallest container and of the pointer to it: two characters of a document ("[]," or "0,") may become
+# both.
 NODE_BYTES = 72
-# The year 3000: what is drawn beside the last moment needs dates too, and datetime has none behind the year 9999.
+# The year 3000. Axes also draw dates after the last moment, and datetime ends with the year 9999.
 END_OF_TIME = 32_503_680_000
-# A path has fewer bytes (PATH_MAX of Linux), a name of C++ or Rust no more.
+# A path has fewer bytes (PATH_MAX of Linux), and no name of C++ or Rust has more.
 MAX_TEXT, CUT = 4096, "…"
 
 
 def parsed(text: str | bytes) -> Any:
-    """The document. Raises ValueError where it is none, is nested deeper than Python follows, or has such a number."""
+    """Return the parsed JSON document. Raises ValueError if it is no JSON, is nested deeper than Python can follow, or
+    has a number that ``whole`` or ``finite`` refuses."""
     try:
         return json.loads(text, parse_int=whole, parse_float=finite, parse_constant=_refuse)
     except RecursionError:
@@ -34,7 +37,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def whole(text: str) -> int:
-    """Return an integer of 64 bits, with a sign or without. Raises ValueError for a larger one."""
+    """Return a 64-bit integer, signed or unsigned. Raises ValueError for a larger one."""
     if len(text) > MAX_DIGITS:
         raise ValueError(f"a number has {len(text):,} digits")
     found = int(text)
@@ -44,7 +47,7 @@ def whole(text: str) -> int:
 
 
 def finite(text: str) -> float:
-    """The number, which is no infinity. Raises ValueError."""
+    """Return a finite number. Raises ValueError for infinity."""
     found = float(text)
     if not math.isfinite(found):
         raise ValueError(f"{text[:MAX_DIGITS]} is too large a number")
@@ -52,12 +55,12 @@ def finite(text: str) -> float:
 
 
 def bounded(text: str) -> str:
-    """Return the text, of one that is longer than MAX_TEXT the beginning."""
+    """Return the text, or the beginning of one that is longer than MAX_TEXT."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - len(CUT)] + CUT
 
 
 def is_time(seconds: float) -> bool:
-    """Return whether a date lies that many seconds after 1970."""
+    """Return whether a number of seconds after 1970 is a date (before the year 3000)."""
     return 0 <= seconds < END_OF_TIME
 
 
@@ -66,7 +69,8 @@ def _refuse(text: str) -> NoReturn:
 
 
 def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The record with its keys by their new names, ``names`` by the older ones. What has a new one keeps it."""
+    """Return a record with its keys renamed; ``names`` maps older names to new ones. A key that is there by its new
+    name keeps its value."""
     return {
         **{key: value for key, value in content.items() if key not in names or names[key] in content},
         **{new: content[old] for old, new in names.items() if old in content and new not in content},
@@ -74,7 +78,8 @@ def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
 
 
 def with_own_bytes(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row of objects with the bytes of their own blocks and all bytes. Raises TypeError for what are no numbers."""
+    """Return a row of objects of an older file with ``own``, the bytes of their own blocks, and with ``bytes``, which
+    then includes their buffers. Raises TypeError if these are no numbers."""
     if "own" in content or "bytes" not in content:
         return content
     own, buffers = content["bytes"], content.get("buffers", 0)

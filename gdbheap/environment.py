@@ -1,8 +1,9 @@
-"""The one place that decides what of our environment counts.
+"""Decide which of our own environment variables are trusted; no other module does.
 
-Root that works for another user (sudo) may have been handed that user's variables (``sudo -E``), also by a second sudo.
-Of those only the ones count that restrict, or say what the terminal, the language and the container are; whatever has
-us load, write, fetch or run something does not."""
+When root works for another user (sudo), the variables may be that user's (``sudo -E``, also by a second sudo). Then
+only variables that restrict, or that describe the terminal, the language and the container, are trusted. Variables that
+make gdbheap load, write, fetch or run something are not.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ HONOURED = frozenset(
     "COLORTERM COLUMNS GDBHEAP_DEBUG GDBHEAP_LONG_STATE GDBHEAP_NO_TEXT KUBERNETES_SERVICE_HOST LANG LANGUAGE LINES"
     " LOGNAME NO_COLOR SUDO_COMMAND SUDO_GID SUDO_UID SUDO_USER TERM USER container".split()
 )
-# What begins one that counts; LC_ALL and its kind name a language.
+# The prefix of trusted variables: LC_ALL and its kind name a language.
 LOCALE = "LC_"
-# elf.h: the kernel says so of a program that got rights from its file (set-uid, capabilities).
+# elf.h: the kernel sets this for a program that got rights from its file (set-uid, capabilities).
 AT_SECURE, WORD = 23, 8
 _given: dict[str, str] | None = None
 
 
 def is_borrowed() -> bool:
-    """Return whether our rights may not be those of the user whose variables these are (sudo, set-uid programs)."""
-    # Whomever it names: "sudo -E" in a root shell that "sudo -E" opened hands on the first user's variables.
+    """Return whether gdbheap may have other rights than the user whose variables these are (sudo, set-uid programs)."""
+    # Even if SUDO_UID names root: "sudo -E" in a root shell that "sudo -E" opened passes on the first user's variables.
     if "SUDO_UID" in os.environ:
         return True
     return os.getuid() != os.geteuid() or os.getgid() != os.getegid() or _got_rights()
@@ -43,7 +44,7 @@ def _got_rights() -> bool:
 
 
 def trusted(name: str) -> str:
-    """Return the value of a variable; "" where it is not set, or does not count."""
+    """Return the value of a variable, or "" if it is not set or not trusted."""
     return os.environ.get(name, "") if _counts(name) or not is_borrowed() else ""
 
 
@@ -52,12 +53,15 @@ def _counts(name: str) -> bool:
 
 
 def given() -> Mapping[str, str]:
-    """Return all variables as they were before ``clean``, for what is done with their own user's rights."""
+    """Return all variables as they were before ``clean``, for work that is done with their own user's rights."""
     return os.environ if _given is None else _given
 
 
 def clean() -> None:
-    """Leave in our own process, and so in all that it starts, what counts. Only a program of our own may do so."""
+    """Remove untrusted variables from this process, and so from all that it starts.
+
+    Only a program of our own may call this.
+    """
     global _given
     if not is_borrowed():
         return
@@ -69,7 +73,7 @@ def clean() -> None:
 
 
 def home() -> str:
-    """Return the home folder that counts; "" without any."""
+    """Return the trusted home folder, or "" if there is none."""
     try:
         return trusted("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
@@ -77,7 +81,8 @@ def home() -> str:
 
 
 def find_program(name: str) -> str | None:
-    """Return the path of a program that we start for our own work; never one below the current folder."""
+    """Return the path of a program that gdbheap starts for its own work, or None. It never lies below the current
+    folder."""
     path = SAFE_PATH if is_borrowed() else os.environ.get("PATH", SAFE_PATH)
     for folder in filter(os.path.isabs, path.split(os.pathsep)):
         found = os.path.join(folder, name)

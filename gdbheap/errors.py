@@ -1,7 +1,7 @@
-"""What can go wrong, as one family of exceptions.
+"""The exceptions that gdbheap raises for people to read, as one family.
 
-Every message is one line that says what failed and what to do next. ``status`` is the exit status that the shell
-command and ``gdb -batch`` end with. Nothing is printed here, and no exception is raised here.
+Each message is one line that says what failed and what to do next. ``status`` is the exit status of the shell command
+and of ``gdb -batch``. This module prints nothing and raises nothing.
 """
 
 from __future__ import annotations
@@ -45,14 +45,16 @@ EXHAUSTED = {
     errno.ENOSPC: "the disk is full: free some space, or give another folder (TMPDIR)",
     errno.EDQUOT: "the disk quota is used up: free some space, or give another folder (TMPDIR)",
 }
-"""What the system ran out of, by the number of the error, and the next step."""
+"""By errno: what the system ran out of, and the next step."""
 
 LINE_LIMIT = 1000
 
 
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:
-    """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks. What is in
-    quotes stays in them."""
+    """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks.
+
+    A text in double quotes that is cut is closed again.
+    """
     words = printable(" ".join(str(text).split()))
     if len(words) <= limit:
         return words
@@ -63,16 +65,18 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 
 
 def next_steps(message: str) -> list[str]:
-    """Return what a message says to do next: the commands of ours that it quotes; where it quotes none, the words
-    behind its last colon, and behind a question there. Texts of the target have no quoted commands in it
-    (``printable_record``)."""
-    # Imported here: only a program that reads the error asks for it.
+    """Return what a message says to do next: the commands of ours that it quotes.
+
+    If it quotes none, return the words after its last colon, or after a question there. Texts of the target contain no
+    quoted commands (``printable_record``).
+    """
+    # Imported here, because only a program that reads the error asks for it.
     import re
 
     quoted = re.findall(r"'((?:gdbheap|heap|help)(?: [^']*)?)'", message)
     said, _colon, rest = message.rpartition(": ")
     _asked, question, step = rest.rpartition("? ")
-    # "heap stats: …" says whose message it is.
+    # A prefix such as "heap stats: …" names the command, and is no next step.
     has_step = question or not re.fullmatch(r"(gdbheap|heap)( [a-z-]+)?|", said)
     return list(dict.fromkeys(quoted)) or ([step] if has_step else [])
 
@@ -90,17 +94,17 @@ class GdbheapError(Exception):
         super().__init__(one_line(message))
 
     def __str__(self) -> str:
-        """The line; names of a target in it are ``named`` where it is made."""
+        """Return the line. Names of a target were ``named`` when the message was made."""
         return Sentence(super().__str__())
 
     @property
     def next(self) -> list[str]:
-        """What to do next, as ``next_steps`` of the message."""
+        """What to do next, as ``next_steps`` finds it in the message."""
         return next_steps(str(self))
 
 
 class UsageError(GdbheapError):
-    """The command was typed wrongly: an unknown option, an address that is none, a value out of range."""
+    """The command was typed wrongly: an unknown option, an invalid address, a value out of range."""
 
     status = 2
 
@@ -112,31 +116,31 @@ class NotPermitted(GdbheapError):
 
 
 class NoTarget(GdbheapError):
-    """There is no memory to look at: no such process, a zombie, a kernel thread, not a core, an empty file."""
+    """There is no memory to read: no such process, a zombie, a kernel thread, not a core, an empty file."""
 
     status = 4
 
 
 class Unsupported(GdbheapError):
-    """An allocator, an interpreter or an architecture that gdbheap does not know."""
+    """gdbheap does not know the allocator, the interpreter or the architecture."""
 
     status = 5
 
 
 class NotAPython(Unsupported):
-    """The target holds no Python interpreter; what is not about Python can still be answered."""
+    """The target has no Python interpreter; questions that are not about Python can still be answered."""
 
 
 class NotInUse(Unsupported):
-    """The target could have an allocator, and does without."""
+    """The target could use an allocator, but does not."""
 
 
 class CallEnded(GdbheapError):
-    """A call into the process did not return; the message says what became of it, which nothing else may hide."""
+    """A call into the process did not return. Its message says what happened, and no other error may hide it."""
 
 
 def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) -> A | None:
-    """The answer; None where an error of that kind is raised for it."""
+    """Return the answer, or None if ``answer`` raises an error of that kind."""
     try:
         return answer()
     except kind:
@@ -144,13 +148,13 @@ def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) ->
 
 
 def exhausted(error: BaseException) -> GdbheapError:
-    """The error for a MemoryError, or for an OSError whose number is in EXHAUSTED."""
+    """Return the error for a MemoryError, or for an OSError whose number is in EXHAUSTED."""
     number = error.errno if isinstance(error, OSError) and error.errno else errno.ENOMEM
     return GdbheapError(f"gdbheap could not go on: {EXHAUSTED[number]}; a process that was stopped runs on")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why one of several processes could not be looked at, in a line."""
+    """Return, on one line, why one of several processes could not be read."""
     if isinstance(error, GdbheapError):
         return str(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):

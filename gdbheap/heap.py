@@ -1,4 +1,4 @@
-"""Everything read from one target during one stop, each part when it is first asked for."""
+"""Everything that is read from one target during one stop. Each part is read when it is first used."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from gdbheap.targets.stack_mappings import live_parts
 from gdbheap.targets.target import Damage, Target
 from gdbheap.targets.unseen_files import about
 
-# Blocks among which containers are looked for without being asked: a second.
+# With more blocks than this, gdbheap looks for containers only when asked: it takes about a second.
 MAX_STRUCTURES = 1_000_000
 
 
 class Heap(KnownContents):
-    """One target at one stop. Parts that cannot be had raise the same error each time they are asked for.
+    """Everything known about one target at one stop.
 
-    ``progress`` is called as (label, bytes done, bytes in all) during long walks, on the calling thread.
-    ``disclosure`` says whether texts show contents of strings, bytes and keys; it may change between answers.
-    ``kinds``: the allocators that are looked for, in order; ``contents``: the kinds of these.
+    A part that cannot be read raises the same error each time it is used. Long walks call ``progress`` with (label,
+    bytes done, bytes in all), on the calling thread. ``disclosure`` says whether texts show contents of strings, bytes
+    and keys; it may change between answers. ``kinds``: the allocators to look for, in order; ``contents``: the kinds of
+    contents to look for.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class Heap(KnownContents):
         contents: Sequence[type[Content]] = CONTENTS,
     ) -> None:
         super().__init__(target, progress, kinds, contents)
-        # Whether it is here or not.
+        # Made even for a target without Python.
         self.python = self.content(PythonContent)
 
     @part("structures")
     def structures(self) -> Structures:
-        """What the blocks are that hold no Python objects. Raises Unsupported where no allocator is known."""
+        """The kinds of the blocks that hold no Python objects. Raises Unsupported if no allocator is known."""
         return self._find_structures(self.content(CxxContent).libraries)
 
     @part("classes")
@@ -72,17 +73,19 @@ class Heap(KnownContents):
 
     @property
     def structures_of_c(self) -> Structures | None:
-        """What the blocks of C code are; None in a program with Python in which nothing else has such structures.
-        Raises Unsupported."""
+        """The kinds of the blocks of C code; None in a Python program in which nothing else has such structures.
+
+        Raises Unsupported.
+        """
         return self.structures if self.has_beside(self.python) or self.python.objects_or_none is None else None
 
     @property
     def known_structures(self) -> Structures | None:
-        """What the blocks of C code are; None where that is not known, or takes long and nobody has asked for it."""
+        """The kinds of the blocks of C code; None if they are unknown, or are slow to find and were not asked for."""
         if not self.has("structures") and self.used_of_c > MAX_STRUCTURES:
             return None
         try:
-            # Over a slow line a program with Python is not read whole for the names of what is not Python's.
+            # Over a slow connection gdbheap does not read all of a Python program only to name what is not Python's.
             is_slow = self.target.remote and not self.has("structures")
             return None if is_slow and self.python.objects_or_none is not None else self.structures_of_c
         except GdbheapError:
@@ -90,7 +93,7 @@ class Heap(KnownContents):
 
     @property
     def known_kinds(self) -> Structures | None:
-        """As ``known_structures``; where that would take long, objects with vtables alone are told."""
+        """The same as ``known_structures``; if that would take long, only objects with vtables are recognised."""
         found = self.known_structures
         if found is not None:
             return found
@@ -100,13 +103,19 @@ class Heap(KnownContents):
 
     @property
     def references(self) -> Nodes:
-        """The graph of all references: that of a kind of contents which knows what lies in blocks, or of the words in
-        them. Raises Unsupported."""
+        """The graph of all references, drawn by a kind of contents that knows what is in blocks, else from the words in
+        them.
+
+        Raises Unsupported.
+        """
         return self.paths.references
 
     @property
     def is_python(self) -> bool:
-        """Whether it runs Python, whose objects can be told. Raises Unsupported where they should be and cannot."""
+        """Whether the target runs a Python whose objects can be recognised.
+
+        Raises Unsupported if there is a Python, but its objects cannot be recognised.
+        """
         return self.python.is_here
 
     @property
@@ -117,7 +126,8 @@ class Heap(KnownContents):
 
     @property
     def mapped(self) -> list[Mapped]:
-        """The memory that blocks say they mapped, by the kinds of contents that know these, ascending."""
+        """Memory that the program mapped itself and that a block describes, as the kinds of contents report it, in
+        address order."""
         return sorted((one for content in self.contents for one in content.mapped), key=lambda one: one.address)
 
     @part("paths of blocks")
@@ -138,7 +148,7 @@ class Heap(KnownContents):
         roots = [*block_roots(self.target, provided, loose, others, own, kept), *kernel_roots(self.kernel_pointers)]
         roots += (BlockRoot(held.name, BY_STATIC, list(held.blocks), [], held.kind) for held in self.content_roots())
         following = self.labelled("following references")
-        # Both number the same blocks where none is Python's own.
+        # Kinds and graph number the same blocks only if no block is Python's own.
         kinds = self.known_kinds if self.is_all_of_c else None
         stores = self.walked.stores
         is_partial = self.lacks_memory() or not is_whole
@@ -155,8 +165,10 @@ class Heap(KnownContents):
 
     @property
     def versions(self) -> dict[str, str | None]:
-        """The JSON's ``python``, that of the C library, and who serves malloc: versions as far as they are known,
-        whatever was asked."""
+        """The versions of Python and of the C library, and the allocator that serves malloc, as JSON has them.
+
+        Each is given as far as it is known, whatever command was asked.
+        """
         own = self.find_allocator(MALLOC)
         with suppress(GdbheapError):
             self.python.require_interpreter()
@@ -178,7 +190,7 @@ class Heap(KnownContents):
         return [*map(change, known + own), *remarks, *([change(cut)] if cut else [])]
 
     def _unseen(self) -> list[str]:
-        """Which files are not to be seen, unless that is why malloc is not known, whose error says so."""
+        """Return a warning about files that cannot be read, unless malloc's own error already names them."""
         if not self.target.unseen or MALLOC.name in self._failures:
             return []
         return [f"{about(self.target.unseen)}: what their data point to is known, and their symbols are not"]
@@ -190,7 +202,7 @@ class Heap(KnownContents):
 
     @property
     def partial(self) -> bool:
-        """Whether an answer may lack something: then the exit status is 1."""
+        """Whether the answer may be incomplete; the exit status is then 1."""
         if self.target.partial or self.target.cut_short:
             return True
         made = [each for parts in (self, *self.asked_contents) for each in vars(parts).values()]

@@ -1,4 +1,5 @@
-"""What an answer lacks, or where it may be wrong, as records; ``report/words/remarks.py`` has their sentences."""
+"""Remarks: what an answer lacks, or where it may be wrong, as records. ``report/words/remarks.py`` has their
+sentences."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ RemarkId = Literal[
 
 @dataclass(frozen=True)
 class Remark:
-    """Which one it is (``RemarkId``; one that was read from a file may be of a later release), and what its sentence
-    needs, by name: texts, numbers, and lists or dicts of these."""
+    """A remark about an answer: its id, and the values of its sentence by name.
+
+    ``id`` is a ``RemarkId``; one that was read from a file may be of a later release. Values are texts, numbers, and
+    lists or dicts of these.
+    """
 
     id: str
     values: dict[str, Any] = field(default_factory=dict)
 
     def changed(self, change: Callable[[str], str]) -> Remark:
-        """The remark with each of its texts changed."""
+        """Return the remark with each of its texts changed."""
         return replace(self, values={name: _changed(value, change) for name, value in self.values.items()})
 
 

@@ -1,4 +1,4 @@
-"""The stack of a thread that is stopped for a moment: its C and Python frames, merged."""
+"""Merge the C and Python frames of a thread that is stopped for a moment into one stack."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from gdbheap.targets.unwind_tables import DWARF
 __all__ = ["Captured", "Made", "NativeFrame", "StackFrame", "Stacks", "Weighted", "merge"]
 
 NATIVE, PYTHON = "native", "python"
-# The function that runs Python's instructions: one call of it for one or more Python frames.
+# By Python's major version: the function that evaluates bytecode. One call of it runs one or more Python frames.
 EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
-# Of the interpreter that is built with tail calls (3.14): what runs one instruction, called by the evaluator.
+# The prefix of functions that run one instruction, in an interpreter built with tail calls (3.14). The evaluator calls
+# them.
 HANDLER = "_TAIL_CALL_"
 NO_OBJECT = "[code of no file]"
 MAX_VDSO = 64 << 10
@@ -36,9 +37,12 @@ ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
 
 @dataclass(frozen=True)
 class StackFrame:
-    """A line of a stack. ``name``: the function, of Python its qualified name where the interpreter keeps it (3.11
-    and later), of C ``object+0x1234`` where no symbol tells, with the address at which the function was linked.
-    ``file``: the source of a Python function, else the path of the object. ``kind``: "python" or "native"."""
+    """One frame of a stack.
+
+    ``name``: the function. For Python it is the qualified name if the interpreter keeps it (3.11 and later). For C
+    without a symbol it is ``object+0x1234``, with the address at which the function was linked. ``file``: the source of
+    a Python function, else the path of the object. ``kind``: "python" or "native".
+    """
 
     name: str
     file: str
@@ -48,7 +52,7 @@ class StackFrame:
 
 @dataclass(frozen=True)
 class Made:
-    """A recorded call that gave a block."""
+    """A recorded call that allocated a block."""
 
     address: int
     asked: int
@@ -56,19 +60,21 @@ class Made:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return the record of a file of format 1 with today's keys."""
         return renamed_keys(content, {"size": "asked"})
 
 
 Weighted = tuple[tuple[StackFrame, ...], int, int]
-"""A stack, outermost frame first, its weight (bytes unless said otherwise), and how many calls that are."""
+"""A stack, outermost frame first; its weight (bytes unless said otherwise); and the number of calls."""
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A stack as it was taken, innermost first: an address in each native frame that lies in its function, and that
-    function's start (0 where it is unknown), with the objects that held them; ``cut``: why it ends early, or "";
-    ``python``: the thread's Python frames, None where it has none."""
+    """A captured stack, innermost frame first.
+
+    ``places``: for each native frame the object, an address in its function, and the function's start (0 if unknown).
+    ``cut``: why the stack ends early, or "". ``python``: the thread's Python frames, or None if it has none.
+    """
 
     places: tuple[tuple[LoadedObject | None, int, int], ...]
     cut: str
@@ -85,15 +91,15 @@ class NativeFrame:
 
 
 class Stacks:
-    """The stacks of threads of one live process, whose other threads run on.
+    """The stacks of single threads of one live process, whose other threads keep running.
 
-    Follows what is loaded and started later; after an exec() of the process nothing can be read, and a new one of
-    these is needed. Raises NoTarget, NotPermitted.
+    Objects that are loaded later and a Python that starts later are noticed. After an exec() of the process nothing can
+    be read, and a new Stacks is needed. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
         self._running = Running(process, machine)
-        # By path and build-id. Files are opened when they are first met: those of a process that ended may be gone.
+        # By path and build-id. Files are opened when first met, because those of a process that ended may be gone.
         self._files: dict[tuple[str, str | None], BinaryIO | None] = {}
         self._functions: dict[tuple[str, str | None], Functions] = {}
         self._names: dict[tuple[LoadedObject, int], NativeFrame] = {}
@@ -103,29 +109,33 @@ class Stacks:
         self._find_python()
 
     def capture(self, registers: Sequence[int], thread_pointer: int) -> Captured:
-        """The stack of a thread that stands still with these registers (as DWARF numbers them, rip last). Quick, never
-        raises: what cannot be read is missing, and ``cut`` says so."""
+        """Return the stack of a stopped thread with these registers (in DWARF's numbering, rip last).
+
+        It is quick and never raises: frames that cannot be read are missing, and ``cut`` says so.
+        """
         places, cut = self._places(registers, None)
         return Captured(places, cut, self._python(thread_pointer))
 
     def capture_copy(self, registers: Sequence[int], stack: bytes) -> Captured:
-        """The same of a thread that has run on, of which there are the bytes at its stack pointer: without Python's
-        frames, which lie elsewhere."""
+        """Return the stack of a thread that has run on, from a copy of the bytes at its stack pointer.
+
+        Python's frames are missing, because they are stored elsewhere.
+        """
         places, cut = self._places(registers, stack)
         return Captured(places, cut, None)
 
     @property
     def unread(self) -> list[str]:
-        """Return a line each for what of the process's files was not read so far: names may be missing."""
+        """The process's files that could not be read so far, one line each; names may be missing."""
         return self._running.unread
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the process has ended."""
+        """Whether the process has ended."""
         return not self._running.folder.is_there()
 
     def keep_files(self) -> None:
-        """Open the files of all that is loaded now: the process may have ended when a stack of it is told."""
+        """Open the files of all loaded objects now, because the process may have ended when a stack is named."""
         for loaded in self._running.objects:
             self._met(loaded)
 
@@ -137,14 +147,16 @@ class Stacks:
             counters, starts, cut = found.counters, found.starts, found.cut
         except ERRORS as error:
             counters, starts, cut = list(registers[-1:]), [0], one_line(error)
-        # A return address may lie behind the function that called, if that call does not return.
+        # A return address may lie after the end of the calling function, if the call does not return.
         exact = [counter - bool(index) for index, counter in enumerate(counters)]
         places = [(self._met(self._running.code_object(at)), max(at, start), start) for at, start in zip(exact, starts)]
         return tuple(places), cut
 
     def capture_registers(self, registers: Sequence[int], stack: bytes | None = None) -> Captured:
-        """The same, of registers as the kernel has them (``struct user_regs_struct``), and of a copy of the stack if
-        the thread has run on."""
+        """Return the stack for registers in the kernel's order (``struct user_regs_struct``).
+
+        ``stack``: a copy of the stack, if the thread has run on.
+        """
         numbered = [registers[place] for place in DWARF]
         if stack is not None:
             return self.capture_copy(numbered, stack)
@@ -170,7 +182,8 @@ class Stacks:
             return None
 
     def _find_python(self) -> None:
-        """The interpreter may be loaded later, or be there and not ready: nothing is settled before it has threads."""
+        """Find the interpreter. It may be loaded later, or not be ready yet, so the search is final only once it has
+        threads."""
         if self._calls is not None and self._calls.has_threads:
             return
         now, (age, tried) = time.monotonic(), self._tried
@@ -182,13 +195,13 @@ class Stacks:
             self._calls = CallStacks(self._running.space, self._interpreter.module, self._interpreter.release)
         except NotAPython:
             self._interpreter = self._calls = None
-            # Until other objects are loaded.
+            # Do not search again until other objects are loaded.
             self._tried = self._running.age, math.inf
         except ERRORS:
             self._interpreter = self._calls = None
 
     def name(self, captured: Captured) -> tuple[StackFrame, ...]:
-        """The frames of a stack, outermost first. The process may run again, or have ended."""
+        """Return the frames of a captured stack, outermost first. The process may run again, or have ended."""
         natives = [self._named(*place) for place in captured.places]
         python = captured.python
         groups = [] if python is None else [[self._python_frame(frame) for frame in group] for group in python.groups]
@@ -196,7 +209,7 @@ class Stacks:
         return tuple(reversed(merge(natives, groups, bool(captured.cut), torn)))
 
     def frames(self, registers: Sequence[int]) -> list[StackFrame]:
-        """The frames of a thread that stands still with these registers, as the kernel has them, outermost first."""
+        """Return the frames of a stopped thread, outermost first, from its registers in the kernel's order."""
         return list(self.name(self.capture_registers(registers)))
 
     def _python_frame(self, frame: RawFrame) -> StackFrame:
@@ -251,12 +264,13 @@ class Stacks:
 def merge(
     natives: Sequence[NativeFrame], groups: Sequence[Sequence[StackFrame]], cut: bool, torn: bool
 ) -> list[StackFrame]:
-    """One stack, innermost first, of native frames and of Python frames in groups, one for each evaluator.
+    """Merge native frames and Python frames into one stack, innermost first; each group of Python frames belongs to one
+    evaluator.
 
-    The evaluators are replaced by what they run; what else of the interpreter's own lies outside of the innermost
-    Python frame is left out. ``cut``: there may be more native frames further out, ``torn``: more Python frames. Where
-    the numbers do not fit, all Python frames are outside of all that is shown of the native ones: what the innermost
-    evaluator has called.
+    The evaluators are replaced by the Python frames that they run. Other frames of the interpreter that are outside of
+    the innermost Python frame are left out. ``cut``: there may be more native frames further out; ``torn``: there may
+    be more Python frames. If the counts do not match, only the native frames inside of the innermost evaluator are
+    shown, followed by all Python frames.
     """
     places = [index for index, native in enumerate(natives) if native.evaluates]
     if not any(groups):
@@ -274,10 +288,10 @@ def merge(
 
 
 def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
-    """Whether the innermost of both belong together, the next ones, and so on."""
+    """Return whether evaluators and groups of Python frames can be paired from the innermost on."""
     return evaluators == groups or (cut and evaluators < groups) or (torn and groups < evaluators)
 
 
 def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
-    """From the first evaluator on whose Python frames could not be read."""
+    """Return the native frames from the first evaluator on whose Python frames could not be read."""
     return [native.frame for native in natives[places[0] :]] if places else []

@@ -1,6 +1,7 @@
-"""Text that a target chose, made fit for a terminal, a JSON document and a spreadsheet.
+"""Make text that a target chose safe for a terminal, a JSON document and a spreadsheet.
 
-Nothing is imported here that a short command does not need."""
+This module imports nothing that a short command does not need.
+"""
 
 from __future__ import annotations
 
@@ -18,51 +19,55 @@ __all__ = [
     "file_name", "json_text", "named", "printable", "printable_lines", "printable_record", "quoted",
 ]  # fmt: skip
 
-# Our commands begin with one of these words, in gdb and in a shell.
+# The first word of our commands, in gdb and in a shell.
 IN_GDB, IN_SHELL = "heap", "gdbheap"
-# What our sentences quote a command by, and how a name says the same: with the command's first letter as an escape.
+# How a sentence of ours quotes a command, and the harmless form: the command's first letter is an escape.
 COMMANDS = tuple((f"'{word} ", f"'\\x{ord(word[0]):02x}{word[1:]} ") for word in (IN_GDB, IN_SHELL))
-# Characters of a name that are shown, and of a text of the target's in a sentence.
+# The most characters shown of a name, and of a text of the target in a sentence.
 LONGEST, LONGEST_QUOTED = 4000, 60
-# What no name has that stands in a sentence as it is: a quote, a pipe; what ends a clause or a sentence, before a blank
-# or at the end; a dash between blanks; several words in single quotes, as our commands have them.
+# What forces a name into quotes: a quote or a pipe; a mark that ends a clause or a sentence, before a blank or at the
+# end; a dash between blanks; several words in single quotes, as our commands are quoted.
 FORGING = r"""["`|]|[.;!?][)\]}'>]*(?:\s|$)|\s-+\s|(?<!\w)'[^']*\s[^']*'(?!\w)"""
-# Texts in quotes that they do not close: as a whole, also where it is cut, and as the key of an item or a value.
+# Quoted texts that cannot close their quotes: as a whole, also if cut, and as the key of an item or a value.
 TEXT = r"""[bruBRU]{0,2}'[^']*(?<!\\)'|b?"[^"]*(?<!\\)\""""
 WHOLE_TEXT = rf"(?:{TEXT})(?:…?(?: \([\d,]+ in all\))?)"
 KEY = rf"(?<=[\[({{=])(?:{TEXT})(?=[\])}},:])"
-# What stands for a text that is not shown (contents/python/text/disclosure).
+# What replaces a text that is not shown (contents/python/text/disclosure).
 HIDDEN = r"<\w+ of [\d,]+>"
-# Marks that stand on one letter: more of them cover the lines above and below.
+# The most combining marks on one letter: more of them cover the lines above and below.
 MOST_MARKS = 4
 PLAIN_END = "\u0300"
-# Python calls these printable, and no terminal shows them.
+# Python says that these are printable, but no terminal shows them.
 UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 MARKS = ("Mn", "Me")
-# Python reads at most 4,300 digits, older releases more and more slowly.
+# int() accepts at most 4,300 digits, and older releases of Python get slow with many.
 MOST_DIGITS = 400
 COMPUTED = tuple("=+-@\uff1d\uff0b\uff0d\uff20\t\r\n")
 IN_FRONT = " \"'"
 
 
 def bounded_number(digits: str, most: int, base: int = 10) -> int:
-    """Return the number that digits without a sign and a prefix mean, ``most`` for a larger one."""
+    """Return the number that ``digits`` mean, at most ``most``. The digits have no sign and no prefix."""
     digits = digits.lstrip("0")
     return min(int(digits or "0", base), most) if len(digits) <= MOST_DIGITS else most
 
 
 def as_typed(text: str, command: str) -> str:
-    """Return ``text`` with the commands that it quotes as gdb takes them beginning with ``command``. Texts of the
-    target in it have none: ``printable_record`` escapes them."""
+    """Return ``text`` with the commands that it quotes beginning with ``command`` instead of "heap".
+
+    Texts of the target in it contain no commands: ``printable_record`` escapes them.
+    """
     return text if command == IN_GDB else text.replace(f"'{IN_GDB} ", f"'{command} ")
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line, with an escape for each character that a terminal obeys or nobody sees: controls,
-    line breaks, bidirectional controls, lone surrogates, characters without a width."""
+    """Return ``text`` on one line, with an escape for each character that controls a terminal or is invisible.
+
+    These are controls, line breaks, bidirectional controls, lone surrogates and characters without a width.
+    """
     if text.isprintable() and (text.isascii() or max(text) < PLAIN_END):
         return text
-    # Imported here: hardly any text needs it.
+    # Imported here, because hardly any text needs it.
     from unicodedata import category
 
     shown, marks = [], 0
@@ -74,7 +79,7 @@ def printable(text: str) -> str:
 
 
 def _selects(character: str) -> bool:
-    """Whether it is a variation selector."""
+    """Return whether the character is a variation selector."""
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
@@ -84,9 +89,12 @@ def printable_lines(text: str) -> str:
 
 
 def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
-    """Return a text that the target chose as it stands in a sentence: in double quotes, which it cannot close, and with
-    both ends of what is longer than ``most``. What stands for a text that is not shown stays as it is."""
-    # Imported here: few sentences need it.
+    """Return a text that the target chose, in double quotes that it cannot close.
+
+    If it is longer than ``most``, only both ends are shown. The placeholder of a text that is not shown stays
+    unchanged.
+    """
+    # Imported here, because few sentences need it.
     import re
 
     if re.fullmatch(HIDDEN, text) or (_is_quoted(text) and len(text) <= most):
@@ -100,13 +108,16 @@ def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
 
 
 def named(text: str) -> str:
-    """Return a name that the target chose as it stands in a sentence: as it is where it looks like a name, a type, a
-    path or a text in quotes, else ``quoted``, so that nothing in it reads as our own words."""
+    """Return a name that the target chose, ready for a sentence.
+
+    It stays unchanged if it looks like a name, a type, a path or a quoted text. Otherwise it is ``quoted``, so that
+    nothing in it reads as our own words.
+    """
     return quoted(text, LONGEST) if _reads_as_ours(text) else text
 
 
 def file_name(path: str) -> str:
-    """Return the last part of a path, in the quotes that ``named`` has put it in."""
+    """Return the last part of a path. Quotes that ``named`` added stay around it."""
     name = path.rsplit("/", 1)[-1]
     return f'"{name}' if _is_quoted(path) and name != path else name
 
@@ -116,10 +127,10 @@ def _is_quoted(text: str) -> bool:
 
 
 def _reads_as_ours(text: str) -> bool:
-    """Whether there is anything in it that a name in a sentence may not have."""
+    """Return whether the text contains anything that a name in a sentence may not have."""
     if text.isascii() and text.isidentifier():
         return False
-    # Imported here: a short command has no such name.
+    # Imported here, because a short command has no such name.
     import re
 
     if re.fullmatch(WHOLE_TEXT, text):
@@ -129,37 +140,39 @@ def _reads_as_ours(text: str) -> bool:
 
 
 def _has_marks(text: str) -> bool:
-    """Whether it has punctuation of another script, or that of typesetters."""
+    """Return whether the text has punctuation outside of ASCII, such as typographic quotes."""
     from unicodedata import category
 
     return any(character > "\x7f" and category(character)[0] == "P" for character in text if character != "…")
 
 
 def _without_commands(text: str) -> str:
-    """Return ``text`` with an escape in whatever looks like a command of ours that a sentence quotes."""
+    """Return ``text`` with an escape in everything that looks like a quoted command of ours."""
     for command, escaped in COMMANDS:
         text = text.replace(command, escaped)
     return text
 
 
 class SeveralLines(str):
-    """A text whose line breaks are meant: ``printable_record`` leaves them."""
+    """A text whose line breaks are intended: ``printable_record`` keeps them."""
 
 
 class Sentence(str):
-    """A text of ours, in which names of the target's are ``named`` already, or a line to paste: ``printable_record``
-    leaves its words."""
+    """A text of ours whose target names are already ``named``, or a line to paste: ``printable_record`` keeps its
+    words."""
 
 
 def printable_record(value: T) -> T:
-    """Return an answer with each text in it ``printable``, ``named`` and without quoted commands; what has none of them
-    stays the same object. Records, lists, tuples and dicts are gone through."""
+    """Return an answer with each of its texts ``printable``, ``named`` and without quoted commands.
+
+    Records, lists, tuples and dicts are searched. A value in which nothing changes stays the same object.
+    """
     change = _CHANGES.get(type(value)) or _change_of(value)
     return value if change is None else change(value)
 
 
 def _change_of(value: object) -> Callable[[Any], Any] | None:
-    """How a value is changed whose type is none of Python's own."""
+    """Return the function that changes a value whose type is not one of Python's own, or None."""
     if hasattr(value, "__dataclass_fields__"):
         return _record
     return _named if isinstance(value, tuple) else None
@@ -174,7 +187,7 @@ def _record(record: Any) -> Any:
     found = {name: new for name, old in vars(record).items() if (new := printable_record(old)) is not old}
     if not found:
         return record
-    # dataclasses.replace() would drop what a record has computed and kept.
+    # dataclasses.replace() would drop cached properties.
     changed = object.__new__(type(record))
     vars(changed).update(vars(record), **found)
     return changed
@@ -207,15 +220,17 @@ _CHANGES: dict[type, Callable[[Any], Any]] = {
 
 
 def json_text(content: object, default: Callable[[Any], Any] | None = None, separators: Any = None) -> str:
-    """Return ``content`` as JSON of printable ASCII alone; json.dumps leaves DEL as it is."""
+    """Return ``content`` as JSON in printable ASCII; json.dumps would leave DEL unescaped."""
     import json
 
     return json.dumps(content, default=default, separators=separators).replace("\x7f", "\\u007f")
 
 
 def csv_cell(value: Any, safe: bool) -> Any:
-    """Return a cell of a CSV row: texts are ``printable``. ``safe``: one that a spreadsheet would compute gets an
-    apostrophe first, but for numbers."""
+    """Return a cell of a CSV row, with texts made ``printable``.
+
+    ``safe``: put an apostrophe before texts that a spreadsheet would compute, except numbers.
+    """
     if not isinstance(value, str):
         return value
     is_computed = safe and value.lstrip(IN_FRONT).startswith(COMPUTED) and not _is_number(value)

@@ -1,2 +1,4 @@
-"""Who handed these bytes out: ``allocator.py`` is the protocol that each implements in a folder of its own, and
-``finding.py`` lists them. Also runtimes and allocators that are only recognised."""
+"""The allocators that gdbheap knows, and the runtimes and allocators that it only recognises.
+
+``allocator.py`` is the protocol that each allocator implements in a folder of its own; ``finding.py`` lists the
+allocators."""

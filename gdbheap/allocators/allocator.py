@@ -1,6 +1,6 @@
-"""What an allocator says of its memory, whichever it is: all answers are made of this.
+"""The protocol of an allocator, and the records in which it answers. All answers are built on these.
 
-Sizes are bytes, addresses those that the program sees. ``finding.py`` names the allocators there are.
+Sizes are bytes; addresses are those that the program sees. ``finding.py`` lists the allocators.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ Member = _native.Member
 BlockList = _native.BlockList
 PinSums = _native.Pins
 MMAPPED = "mmapped"
-"""The list, and in the map the kind, of blocks with a mapping of their own."""
+"""The name of the list of blocks with a mapping of their own, and their kind in the map."""
 
 
 class State(Enum):
-    """What the bytes of a line of the ledger are, to a reader who does not know the allocator."""
+    """The state of the bytes of a ledger line, for a reader who does not know the allocator."""
 
     FREE = "free"
     TOP = "top"
-    """Free at the end of a heap that grows there."""
+    """Free memory at the end of a heap, where the heap grows."""
     RESERVED = "reserved"
-    """Address space that no block was ever in."""
+    """Address space in which no block has ever been."""
     OVERHEAD = "overhead"
     USED = "used"
 
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """A line of the ledger: its id and its parent's, what people read, and the state of its bytes (None: its children
-    say).
+    """A line of the ledger: its id, its parent's id, the title that people read, and the state of its bytes.
 
-    ``detail``: it is shown only where more was asked for."""
+    ``state`` is None where the states of the child lines apply. A ``detail`` line is shown only when more is asked
+    for."""
 
     id: LineId
     parent: LineId
@@ -61,7 +61,9 @@ class LedgerLine:
 
 @dataclass(frozen=True)
 class Piece:
-    """Address space [start, end) of one owner, the id of a line; None where the blocks inside say whose bytes are."""
+    """Address space [start, end) of one owner.
+
+    ``owner`` is the id of a ledger line. It is None where each block inside decides whose its bytes are."""
 
     start: int
     end: int
@@ -70,9 +72,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Block:
-    """A block: the program's pointer, its size (with the header where there is one), its state, and the list it is
-    on. It lies in several mappings where the kernel split one, as madvise or mprotect was called for a part of it.
-    ``asked``: of an aligned block of mimalloc's with what lies before the program's pointer."""
+    """A block: the program's pointer, its size (with the header where there is one), its state, and its free list.
+
+    ``mappings`` is above 1 where the kernel split a mapping inside the block, because madvise or mprotect was called
+    for a part of it. ``asked``: the bytes that the program asked for; for an aligned block of mimalloc, with the bytes
+    before the program's pointer."""
 
     address: int
     size: int
@@ -87,7 +91,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A stretch for the map: [start, end), its name, and its kind, as in JSON."""
+    """An area for the map: [start, end), its name, and its kind as in JSON."""
 
     start: int
     end: int
@@ -98,7 +102,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Kept:
-    """Free resident bytes that stay, by why; the reason follows "stays"."""
+    """Free resident bytes that cannot be returned now, with the reason; ``why`` continues a sentence after "stays"."""
 
     id: str
     bytes: int
@@ -106,10 +110,12 @@ class Kept:
 
 
 class Asked(NamedTuple):
-    """Which blocks are meant: of ``least`` to ``largest`` bytes (as in ``used_sizes``), in use if ``used``, else free
-    ones, and of these those that threads' caches have if ``cached``, else all others; of one ``arena``, by the place of
-    its allocator among several and its number, or of all. And which of them are shown: the first ``most`` in an
-    ``order`` (size: the largest first, address, arena)."""
+    """Which blocks to list, and in which order.
+
+    Listed are blocks of ``least`` to ``largest`` bytes (sizes as in ``used_sizes``). ``used``: blocks in use, otherwise
+    free blocks. ``cached``: of these the blocks in thread caches, otherwise all others. ``arena``: (index of the
+    allocator among several, number of its arena), or None for all arenas. The first ``most`` blocks by ``order`` are
+    given: "size" (largest first), "address" or "arena"."""
 
     least: int
     largest: int
@@ -122,7 +128,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class SizeClassUse:
-    """One size of blocks, with what the allocator needs for each."""
+    """One size of blocks: its groups, its blocks, and what packing them would free."""
 
     size: int
     groups: int
@@ -134,13 +140,14 @@ class SizeClassUse:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return the row of a snapshot of format 1 with today's keys."""
         return renamed_keys(content, {"used": "used_count", "free": "free_count"})
 
 
 @dataclass(frozen=True)
 class Looked:
-    """How much ``check`` looked at, by what it is: "regions", "chunks", "pools", "pages", "slabs", "spans";
+    """How much ``check`` walked, by kind: "regions", "chunks", "pools", "pages", "slabs", "spans".
+
     ``unexplained``: bytes that the walk could not read as blocks."""
 
     counts: dict[str, int]
@@ -149,7 +156,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class ExtentArena:
-    """An arena of an allocator that is no C library's; of mimalloc a heap."""
+    """An arena of an allocator that is not the C library's; for mimalloc, a heap."""
 
     allocator: str
     module: str
@@ -166,14 +173,15 @@ class ExtentArena:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return the row of a snapshot of format 1 with today's keys."""
         return renamed_keys(content, {"retained": "given_back"})
 
 
 @dataclass(frozen=True)
 class FreeCache:
-    """A place where free blocks of an allocator wait that has no arenas: "central" (in the lists of spans),
-    "transfer" or "thread"."""
+    """A cache of free blocks of an allocator without arenas.
+
+    ``kind`` is "central" (the free lists of spans), "transfer" or "thread"."""
 
     allocator: str
     module: str
@@ -185,11 +193,12 @@ class FreeCache:
 
 @dataclass
 class WalkedBlocks:
-    """What the native half is told of the blocks of all allocators. Where several know an address the first one has it.
+    """The blocks of all allocators, as they are passed to the native half. Where several stores know an address, the
+    first one wins.
 
-    ``own``: those that only an interpreter asks, by the name of what its objects lie in; ``replacing``: they lie in no
-    others; ``general``: those that everybody asks, by what
-    their blocks are called; ``single``: those that hand out mappings."""
+    ``own``: stores that only an interpreter uses, by the kind of block that its objects lie in; ``replacing``: its
+    objects lie in no other stores; ``general``: stores for every content, by what their blocks are called; ``single``:
+    stores whose blocks are whole mappings."""
 
     own: dict[str, _native.Store] = field(default_factory=dict)
     replacing: bool = False
@@ -198,7 +207,7 @@ class WalkedBlocks:
 
     @property
     def stores(self) -> list[_native.Store]:
-        """All of them, those first that only an interpreter asks."""
+        """All stores; those that only an interpreter uses come first."""
         return [*self.own.values(), *self.general.values(), *self.single]
 
 
@@ -206,40 +215,43 @@ A = TypeVar("A", bound="Allocator")
 
 
 class Surroundings(Protocol):
-    """What an allocator is told of the rest of the target. Its parts are read when they are first asked for."""
+    """The rest of the target, as an allocator sees it. Each part is read when it is first asked for."""
 
     target: Target
     facts: Facts
 
     def allocator(self, kind: type[A]) -> A:
-        """Another allocator of this target. Raises NotAPython, or Unsupported."""
+        """Return another allocator of this target. Raises NotAPython or Unsupported."""
 
     @property
     def other_allocator(self) -> OtherAllocator | None:
-        """The allocator that is there beside the C library's, or in its place, and is not walked."""
+        """The allocator that is present next to the C library's, or instead of it, and is not walked; None if there is
+        none."""
 
     def taken(self) -> Ranges:
-        """What .bss, the allocators and those stacks have that lie in no block, ascending."""
+        """Return the ranges of .bss, of allocators and of thread stacks that lie in no block, ascending."""
 
     def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
-        """The parts of ranges that are no stack, and not known to be that of an allocator looked for before ``of``."""
+        """Return the parts of ``ranges`` that are no stack and belong to no allocator that is looked for before
+        ``of``."""
 
     def anonymous(self, writable: bool = True) -> Ranges:
-        """Private anonymous memory, what may not be written too if not ``writable``."""
+        """Return the private anonymous memory: writable memory only, or all of it if ``writable`` is False."""
 
     def labelled(self, label: str) -> Progress:
-        """Progress of long work under a name."""
+        """Return a progress callback for long work, shown under the name ``label``."""
 
     def note(self, id: RemarkId, **values: Any) -> None:
-        """A remark that belongs to every answer; ``values`` are what its sentence needs."""
+        """Add a remark that belongs to every answer; ``values`` fill in its sentence."""
 
     def note_others(self, idle: bool) -> None:
-        """Warn of allocators whose blocks are not walked, as the C library's are listed, which holds nothing if
-        ``idle``."""
+        """Warn, next to a list of the C library's blocks, that the blocks of other allocators are not walked.
+
+        ``idle``: the C library's allocator holds nothing."""
 
 
 class Purpose(Enum):
-    """What a setting is for: that what is unused goes back soon, that caches hold less, that there are fewer arenas."""
+    """The purpose of a setting: return unused memory sooner, keep less in caches, or have fewer arenas."""
 
     UNUSED = "unused"
     CACHES = "caches"
@@ -248,8 +260,10 @@ class Purpose(Enum):
 
 @dataclass(frozen=True)
 class Caching:
-    """The ``caches`` of threads, the free ``blocks`` that wait in them and in those that threads share, the bytes of
-    the latter (``shared``), and where all of them are."""
+    """Free blocks in caches.
+
+    ``caches`` is the number of thread caches, ``blocks`` the free blocks in these and in shared caches, ``shared`` the
+    bytes in shared caches, ``ranges`` the addresses of all these blocks."""
 
     caches: int
     blocks: int
@@ -258,14 +272,16 @@ class Caching:
 
 
 class Allocator(ABC):
-    """One allocator of one target, for as long as its surroundings are there. Construction locates it, and raises
-    NotAPython, NotInUse or Unsupported where it is not there. What it lacks it leaves as it is here.
+    """One allocator of one target; it must not outlive its surroundings.
 
-    ``name``: as in JSON, and the first part of its lines' ids; ``title``: its line in the ledger; ``replaces``: the
-    allocator whose place it takes where it is there; ``walks``: the name in ``recognised.py`` of those whose blocks it
-    knows, which then are no others; ``shown_idle``: its lines are there with zeros where the target
-    has none; ``why_holes_stay``: a sentence; ``groups``: what one and several of its pins are; ``emptied``: what
-    becomes of such a group without its blocks."""
+    The constructor locates the allocator, and raises NotAPython, NotInUse or Unsupported if it is absent. A method that
+    an allocator does not override means that it lacks the feature.
+
+    ``name``: its name in JSON, and the first part of its lines' ids. ``title``: its line in the ledger. ``replaces``:
+    the allocator that it replaces where it is present. ``walks``: its name in ``recognised.py`` if its blocks are
+    walked, so that it does not count as an unwalked allocator. ``shown_idle``: its lines are shown with zeros where the
+    target has none of it. ``why_holes_stay``: a sentence. ``groups``: the words for one and for several groups of its
+    pins. ``emptied``: what becomes of such a group without its blocks."""
 
     name: ClassVar[LineId]
     title: ClassVar[str]
@@ -278,219 +294,236 @@ class Allocator(ABC):
     emptied: ClassVar[str] = "would go"
 
     def __init__(self, around: Surroundings) -> None:
-        # A weak reference: with a strong one the two would hold the target's files open until the collector runs.
+        # A weak reference: a cycle would keep the target's files open until the collector runs.
         self._around: Surroundings = proxy(around)
         self.target: Target = around.target
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a reader of any answer must know."""
+        """Sentences that a reader of any answer must know."""
         return ()
 
     @property
     def idle(self) -> bool:
-        """Whether it holds nothing: it was never called, or another takes its place."""
+        """Whether the allocator holds nothing: it was never called, or another allocator replaces it."""
         return False
 
     @property
     @abstractmethod
     def damage(self) -> list[Damage]:
-        """What is not as it must be, of what was looked at so far."""
+        """The inconsistencies that the walks so far have met."""
 
     @property
     def interpreter(self) -> LoadedObject | None:
-        """The loaded object of the interpreter that it serves; None where it does not tell."""
+        """The loaded object of the interpreter that the allocator serves; None if the allocator does not show it."""
         return None
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether it proves that the interpreter was built to run without its lock."""
+        """Whether the allocator proves that the interpreter was built without a global lock."""
         return False
 
-    # Whose bytes.
+    # Memory and its owners.
 
     @abstractmethod
     def ranges(self) -> Ranges:
-        """All address space that is its own, ascending, what it has only reserved included."""
+        """Return all address space of the allocator, ascending, including what it has only reserved."""
 
     def single_blocks(self) -> Ranges:
-        """The mappings beside ``ranges`` that hold one of its blocks each, ascending: they are found last of all."""
+        """Return the mappings outside ``ranges`` that hold one block each, ascending. They are found last of all."""
         return []
 
     def of_others(self) -> Ranges:
-        """Return what of ``ranges`` somebody else got from the system, ascending."""
+        """Return the parts of ``ranges`` that somebody else got from the system, ascending."""
         return []
 
     def books(self) -> Ranges:
-        """Return its own records in static data, ascending: they point to blocks whether these are in use or not."""
+        """Return the allocator's own records in static data, ascending. They point to blocks whether in use or free."""
         return []
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """The parts of ranges that are not its own, by what is known before its blocks are listed."""
+        """Return the parts of ``ranges`` that are not the allocator's, by what is known before its blocks are
+        listed."""
         return subtract(ranges, self.ranges())
 
     @abstractmethod
     def pieces(self) -> Iterable[Piece]:
-        """Its address space, each part once."""
+        """Return the allocator's address space as pieces; no byte is in two pieces."""
 
     @abstractmethod
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """Adds the blocks of the piece without an owner that begins at ``start``; returns where it ends. ``number``
-        tells the owner's number by the id of its line."""
+        """Add the blocks of the piece without an owner that begins at ``start`` to ``sweep``, and return the end of the
+        piece.
+
+        ``number`` maps the id of a ledger line to the owner's number."""
 
     def all_lines(self) -> Iterator[LedgerLine]:
-        """Its lines in this target, with those of single arenas."""
+        """Yield the allocator's ledger lines in this target, including those of single arenas."""
         yield from self.lines
 
     def drawn(self) -> Iterable[Drawn]:
-        """What the map shows of it."""
+        """Return the areas that the map shows for this allocator."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
 
     # Blocks.
 
     @abstractmethod
     def find(self, address: int) -> Block | None:
-        """The block, used or free, that holds ``address``."""
+        """Return the block, in use or free, that holds ``address``; None if there is none."""
 
     def own_part(self, address: int) -> str | None:
-        """What an address in no block is that is the allocator's own, in words; None for what is not."""
+        """Describe an address in no block that is the allocator's own; None for any other address."""
         return None
 
     def structures(self) -> dict[int, str]:
-        """What blocks are for that it made for itself, by their address."""
+        """Return the purpose of each block that the allocator made for itself, by the block's address."""
         return {}
 
     @abstractmethod
     def used_sizes(self) -> list[tuple[int, int]]:
-        """(size, how many are in use) of its blocks."""
+        """Return (size, number of blocks in use) for each size of block."""
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """(size, how many are free) of its blocks, where free ones have sizes of their own."""
+        """Return (size, number of free blocks), where free blocks have sizes of their own."""
         return []
 
     def extent_arenas(self) -> list[ExtentArena]:
-        """Its arenas, where they hand out blocks of extents."""
+        """Return the arenas of an allocator that allocates from extents."""
         return []
 
     def free_caches(self) -> list[FreeCache]:
-        """Where its free blocks wait, where it has no arenas and that is known."""
+        """Return the caches of free blocks, for an allocator without arenas; an empty list if they are not known."""
         return []
 
     def owners(self) -> list[str]:
-        """The modules that bring one each, where there are several; none where only one can be, or is."""
+        """Return the modules that bring one allocator of this kind each, if there are several; otherwise an empty
+        list."""
         return []
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """Its sizes of blocks, ascending, where it has groups of equal ones; of all, or of that of ``owners`` at a
-        place."""
+        """Return the sizes of blocks, ascending, if blocks lie in groups of equal size.
+
+        ``root`` is an index into ``owners``; None means all of them."""
         return []
 
     def packing(self) -> _native.Packing | None:
-        """What would go if the blocks in use of groups of equal ones were moved into as few groups as they need; None
-        where they do not lie in such groups."""
+        """Return what would be freed if the blocks in use were moved into as few groups of equal blocks as they need.
+
+        None where blocks do not lie in such groups."""
         return None
 
-    # What its program may be told when it is started.
+    # Settings that the program can be started with.
 
     def owner_at(self, address: int) -> str | None:
-        """The module that brings the allocator which has an address; None where only one can, or nobody knows."""
+        """Return the module of the allocator that ``address`` belongs to; None if only one is possible, or if
+        unknown."""
         return None
 
     def variables(self) -> list[str]:
-        """The variables that it reads its settings from, of those that ``remedy`` names."""
+        """Return the environment variables from which the allocator reads the settings that ``remedy`` names."""
         return []
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Variables and their values for a purpose, of the allocator that the module ``owner`` brings; none where there
-        are none."""
+        """Return the variables and values that serve ``purpose``, for the allocator of the module ``owner``; may be
+        empty."""
         return {}
 
     def caching(self) -> Caching | None:
-        """What its threads' caches have; None where it has none that are known."""
+        """Return what the thread caches hold; None if the allocator has no caches that are known."""
         return None
 
     @property
     def tells_asked(self) -> bool:
-        """Whether ``find`` tells what was asked for."""
+        """Whether ``find`` gives the number of bytes that the program asked for."""
         return False
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """(the program's pointer, size as in ``used_sizes``) of its ``most`` largest blocks in use, from ``least``
-        bytes on, largest first."""
+        """Return (the program's pointer, size) of the ``most`` largest blocks in use, largest first.
+
+        Blocks smaller than ``least`` bytes are left out. Sizes are as in ``used_sizes``."""
         return []
 
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """(the program's pointer, size as in ``used_sizes``) of its first ``most`` blocks in use of ``least`` to
-        ``largest`` bytes, ascending; none where they are not listed so."""
+        """Return (the program's pointer, size) of the first ``most`` blocks in use of ``least`` to ``largest`` bytes.
+
+        Addresses ascend; sizes are as in ``used_sizes``. The list is empty where blocks cannot be listed by address."""
         return []
 
     def list_blocks(self, asked: Asked) -> BlockList | None:
-        """How many blocks are meant, their bytes, and the first of them. None where they are not listed so."""
+        """Return the number of the blocks asked for, their bytes, and the first of them; None where blocks are not
+        listed so."""
         return None
 
     @abstractmethod
     def give(self, blocks: WalkedBlocks) -> None:
-        """Adds its own to what the native half is told."""
+        """Add the allocator's blocks to those that the native half gets."""
 
-    # Holes, what pins them, and what is free and stays.
+    # Holes, pins, and free memory that stays.
 
     @abstractmethod
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """The maximal runs of at least ``minimum`` bytes that nobody holds."""
+        """Return the maximal runs of free memory of at least ``minimum`` bytes."""
 
     @abstractmethod
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Groups of blocks that keep ``minimum`` bytes or more beyond their own, the first ``most``; of ``kept`` the
-        kernel takes nothing back."""
+        """Return the first ``most`` groups of blocks that pin ``minimum`` bytes or more beyond their own.
+
+        ``kept``: memory that the kernel cannot take back."""
 
     @abstractmethod
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks of a group."""
+        """Return the blocks of a group of pins."""
 
     def returnable(self) -> int | None:
-        """Bytes that a call of the program would give back now; None where it has no such call, or nobody knows."""
+        """Return the bytes that a call of the program would give back now; None if there is no such call, or if
+        unknown."""
         return None
 
     @abstractmethod
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """Why its ``free`` resident bytes stay beyond what is returnable; ``whole``: of them, in free pages."""
+        """Return why free resident bytes stay beyond what is returnable.
 
-    # Its own account.
+        ``free`` is the number of free resident bytes, ``whole`` those of them in completely free pages."""
+
+    # State, damage and checks.
 
     @abstractmethod
     def check(self) -> Looked:
-        """Walk everything; what is wrong is added to ``damage``."""
+        """Walk everything, and add what is inconsistent to ``damage``."""
 
 
 class StoreAllocator(Allocator):
-    """An allocator all of whose blocks lie in groups of equal ones in a native store. ``parts``: the lines of the
-    ledger by the native names of the parts of its pieces."""
+    """An allocator whose blocks all lie in groups of equal blocks, in a native store.
+
+    ``parts`` maps the native names of the parts of a piece to ledger lines."""
 
     parts: ClassVar[dict[PartId, LineId]]
 
     @property
     @abstractmethod
     def store(self) -> _native.Pools | _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng:
-        """Its blocks."""
+        """The native store of the allocator's blocks."""
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """The parts of the piece."""
+        """Add the parts of the piece at ``start`` to ``sweep``, and return where the piece ends."""
         owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """By the sizes of the groups' blocks."""
+        """Return (size, number of blocks in use) for each size of a group's blocks."""
         return [(row.block_size, row.used) for row in self.store.classes()]
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """Those of the groups that have room for them, whether they were handed out before or not."""
+        """Return (size, number of free blocks) by the groups that have room for them, handed out before or not."""
         return [(row.block_size, row.free) for row in self.store.classes()]
 
     def packed_classes(
         self, packing: _native.Packing, classes: list[_native.SizeClass], asked: dict[int, int] | None, root: int | None
     ) -> list[SizeClassUse]:
-        """Sizes of blocks with what packing would do; ``asked``: the bytes asked for, by size; ``root``: of which one
-        of several, None for all."""
+        """Return the sizes of blocks with what packing would free.
+
+        ``asked``: the bytes that the program asked for, by size, or None if unknown. ``root``: the index of one of
+        several allocators, or None for all."""
         spare: Counter[int] = Counter()
         freed: Counter[int] = Counter()
         for row in packing.sizes:
@@ -506,30 +539,32 @@ class StoreAllocator(Allocator):
         ]
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """The blocks of what goes, or is empty, with the last of them."""
+        """Return groups of blocks, each in memory that is returned or reused once the last of these blocks is freed."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
 
 class ListingAllocator(Allocator):
-    """An allocator whose native store lists its blocks in use by their sizes, and its holes."""
+    """An allocator whose native store lists blocks in use by size, and holes."""
 
     @property
     @abstractmethod
     def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc | _native.Mallocng | _native.Oldmalloc:
-        """Its blocks."""
+        """The native store of the allocator's blocks."""
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Of all."""
+        """Return (pointer, size) of the largest blocks in use, of all arenas."""
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
     def first_used(self, least: int, largest: int, most: int) -> list[tuple[int, int]]:
-        """Of all."""
+        """Return (pointer, size) of the first blocks in use by address, of all arenas."""
         return [(row.address, row.size) for row in self.store.first_used(least, largest, most)]
 
     def list_blocks(self, asked: Asked) -> BlockList:
-        """Of all, or of an arena."""
+        """Return the blocks that are asked for, of all arenas or of one."""
         return self.store.list_blocks(asked)
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Inside of what it has from the kernel; what was never used, or is only reserved, is none."""
+        """Return the holes in memory that the allocator has from the kernel.
+
+        Memory that was never used, or is only reserved, is not a hole."""
         return self.store.holes(max(minimum, 1))

@@ -1,4 +1,4 @@
-"""Which loaded objects may carry CPython: by their names, and by what they export."""
+"""Find the loaded objects that may carry CPython, by their names and their exported symbols."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from gdbheap.targets.target import Target
 from gdbheap.targets.unseen_files import about
 
 TYPE = "PyType_Type"
-# Data of every CPython, of 3.7 and later, of 3.11 and later; and a function: a program that is linked at a fixed
-# address may have copies of its library's data, under their names, but never of a function.
+# Data of every CPython, data of 3.7 and later, data of 3.11 and later, and a function. The function is needed because a
+# program that is linked at a fixed address may have copies of its library's data, under their names, but never of a
+# function.
 EXPORTED = (TYPE, "_PyRuntime", "Py_Version", "Py_InitializeEx")
 
 
 def python_first(target: Target) -> list[LoadedObject]:
-    """The loaded objects, those named like Python first, its extension modules next."""
+    """Return the loaded objects: first those named like Python, then Python's extension modules, then all others."""
 
     def rank(loaded: LoadedObject) -> int:
         name = loaded.path.rsplit("/", 1)[-1]
@@ -25,13 +26,14 @@ def python_first(target: Target) -> list[LoadedObject]:
 
 
 def exports(loaded: LoadedObject) -> list[str]:
-    """The names of CPython's own that a loaded object exports."""
+    """Return the names in ``EXPORTED`` that a loaded object exports."""
     return [name for name in EXPORTED if loaded.exported(name)]
 
 
 def carriers(target: Target) -> list[LoadedObject]:
-    """The loaded objects that may carry CPython, the likeliest first: those that export its types, else those named
-    like Python."""
+    """Return the loaded objects that may carry CPython, the likeliest first.
+
+    They are the objects that export ``PyType_Type`` or, if none does, those that are named like Python."""
     exporting = [loaded for loaded in python_first(target) if loaded.exported(TYPE)]
     if exporting:
         return sorted(exporting, key=lambda loaded: -len(exports(loaded)))
@@ -39,8 +41,9 @@ def carriers(target: Target) -> list[LoadedObject]:
 
 
 def need_python(target: Target) -> None:
-    """Raises NotAPython for a target that has no loaded object which may carry CPython, Unsupported where one may that
-    is not to be seen."""
+    """Raise NotAPython if no loaded object of the target may carry CPython.
+
+    Raises Unsupported if one may, but cannot be read."""
     if not carriers(target):
         if any("python" in file_name(file.path) for file in target.unseen):
             raise Unsupported(f"Python is here and not to be seen, because {about(target.unseen)}")

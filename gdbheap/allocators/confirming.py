@@ -1,4 +1,4 @@
-"""Symbols confirm an address that was found without them, or contradict it."""
+"""Check an address that was found without symbols against the symbols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ __all__ = ["confirm"]
 
 
 def confirm(loaded: LoadedObject, name: str, address: int) -> str | None:
-    """``symbol`` when the object's own symbols name the same address; None when they know nothing of it."""
+    """Return "symbol" if the object's symbols give the same address, a sentence if they give another, None without a
+    symbol."""
     known = loaded.symbol(name)
     if known is None:
         return None

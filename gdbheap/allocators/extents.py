@@ -1,5 +1,6 @@
-"""What jemalloc and tcmalloc have in common, whose memory is extents of pages: where that may lie, and when a sample of
-it is as a form of their structures says."""
+"""What jemalloc and tcmalloc share: both manage extents of pages.
+
+This module says where such memory can lie, and when a sample of structures fits a known layout."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from gdbheap.targets.target import Target
 
 __all__ = ["are_enough", "own_ranges"]
 
-# Of a sample so many in ten must be as they are expected. In a small one, whose memory may be damaged, a few may be
-# otherwise: no more than that, and beside each of them so many that are.
+# Nine in ten structures of a sample must look as expected. In a small sample, whose memory may be damaged, at most two
+# may look otherwise, and only if at least twice as many look right.
 ENOUGH, FEW, BESIDE = 9, 2, 2
 
 
 def own_ranges(target: Target) -> Ranges:
-    """Where its memory may lie, ascending and joined."""
+    """Return the ranges where the allocator's memory can lie (private, anonymous, readable, writable), ascending and
+    joined."""
     return joined([
         (mapping.start, mapping.end)
         for mapping in target.mappings
@@ -23,6 +25,6 @@ def own_ranges(target: Target) -> Ranges:
 
 
 def are_enough(fit: int, asked: int) -> bool:
-    """Whether of ``asked`` structures as many ``fit`` as prove the others to be damaged."""
+    """Return whether enough of ``asked`` structures ``fit`` to conclude that the others are damaged."""
     few = asked - fit <= FEW and fit >= BESIDE * (asked - fit)
     return bool(fit) and (few or fit * 10 >= asked * ENOUGH)

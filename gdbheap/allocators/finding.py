@@ -1,4 +1,4 @@
-"""Which allocators there are: the one place that names them, in the order in which they are looked for."""
+"""The list of all allocators, in the order in which they are looked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gdbheap.allocators.tcmalloc.allocator import TcmallocLibraries
 __all__ = ["KINDS", "MALLOC", "OF_C_LIBRARIES"]
 
 MALLOC: type[Allocator] = GlibcAllocator
-"""The C library's: answers that say that they need malloc's heap need it."""
+"""The C library's allocator. Answers that need malloc's heap ask for this one."""
 KINDS: tuple[type[Allocator], ...] = (
     GlibcAllocator,
     MallocngAllocator,
@@ -26,6 +26,6 @@ KINDS: tuple[type[Allocator], ...] = (
     PymallocAllocator,
     MimallocAllocator,
 )
-"""Those inside of others come after them: a block is the last one's that has it."""
+"""An allocator that lies inside another comes after it: the last allocator that has a block owns it."""
 OF_C_LIBRARIES = frozenset(kind.name for kind in KINDS if MALLOC in (kind, kind.replaces))
-"""The names of those that are a C library's own."""
+"""The names of the allocators that belong to a C library."""

@@ -1,11 +1,11 @@
-"""Which threads may be inside an allocator, so that what it keeps may be half changed.
+"""Find the threads that may be inside an allocator, so that its data may be half changed.
 
 A thread is inside if its program counter, or a return address of one of its frames, lies in the module that holds the
-allocator; so no symbols are needed. Where the module has a program's own code too, because the allocator is linked into
-it, the names of functions tell, if there are any; without them a thread counts that has an address of the allocator's
-own data in a register or on top of its stack, as one that changes a structure must (one that an earlier call has left
-counts as well), and is not waiting in a system call which no allocator makes. A thread that was killed by a fault of
-its own, or aborts, will finish nothing.
+allocator; so no symbols are needed. If the allocator is linked into a program, the module has the program's own code
+too. Then the names of functions decide, if there are any. Without names, a thread counts as inside if it has an address
+of the allocator's own data in a register or on top of its stack and does not wait in a system call that no allocator
+makes: a thread that changes a structure must have such an address (but an earlier call may have left one as well). A
+thread that was killed by a fault of its own, or aborts, will not finish its change.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gdbheap.targets.unwind_tables import DWARF, modules_of, room_for_tables
 
 __all__ = ["Inside", "caught", "in_hands"]
 
-# Where no frames are known: words on top of the stack, among which a return address may be.
+# Where no frames are known: the number of words on top of the stack that are searched for return addresses.
 STACK_WORDS = 64
-# Where no names are known: words on top of the stack, among which an address of the allocator's data may be.
+# Where no function names are known: the number of words on top of the stack that are searched for data addresses.
 DATA_WORDS = 256
-# Frames from the innermost on: what malloc calls, and what it calls itself, lie no deeper.
+# The number of innermost frames that are searched: what malloc calls, and what it calls itself, lies no deeper.
 MAX_FRAMES = 64
-# What allocators call what they keep of themselves.
+# The states of an allocator's own data.
 OWN_STATES = ("metadata",)
-# Functions that any allocator has.
+# Functions that every allocator has.
 OF_MALLOC = (
     "malloc", "free", "calloc", "realloc", "posix_memalign", "aligned_alloc", "operator new",
     "operator delete",
@@ -40,15 +40,17 @@ OF_MALLOC = (
 
 
 def caught(found: _native.Damage, words: str) -> Damage:
-    """What a thread has left half done, and will finish; ``words`` say inside of what."""
+    """Return the damage as a change that a thread has left half done and will finish; ``words`` name the allocator."""
     whole = Damage.of(found, transient=True)
     return replace(whole, what=f"{words}: {whole.what}")
 
 
 @dataclass
 class Inside:
-    """The ``threads`` that may be inside of allocators in some modules; ``unsure``: of some it is not known, as there
-    are no names of functions to tell. ``failed``: one of them will never go on, and may have met what is wrong."""
+    """The ``threads`` that may be inside an allocator in one of some modules.
+
+    ``unsure``: for one of them there are no function names to decide it. ``failed``: a thread inside has failed and
+    will never continue; it may have met the damage."""
 
     threads: list[Thread] = field(default_factory=list)
     unsure: bool = False
@@ -62,8 +64,10 @@ class Inside:
         names: tuple[str, ...],
         own: Container[str] = OWN_STATES,
     ) -> Inside:
-        """``names``: the functions of these allocators begin with one of them; ``own``: the states, as the allocator
-        finds them, of what it keeps of itself."""
+        """Find the threads inside the allocator's ``modules``.
+
+        ``names``: prefixes of the functions of this allocator. ``own``: the states that ``allocator.find`` gives for
+        the allocator's own data."""
         found, asked, target = cls(), _Asked(allocator, names, own), allocator.target
         for thread, counters in zip(target.threads, _counters(target)):
             answers = [asked.stands(thread, counters, module) for module in modules]
@@ -75,22 +79,22 @@ class Inside:
         return found
 
     def excuses(self, half_done: int) -> bool:
-        """Whether as many structures may be in the hands of these threads, each of which changes one at a time."""
+        """Return whether these threads can explain ``half_done`` structures: each thread changes one at a time."""
         return not self.failed and half_done <= len(self.threads)
 
     @property
     def is_sure(self) -> bool:
-        """Whether threads are inside that will go on."""
+        """Whether threads are inside for certain, and all of them will continue."""
         return bool(self.threads) and not (self.unsure or self.failed)
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the sentence of a remark needs of them."""
+        """The values for the sentence of a remark."""
         return {"threads": [thread.tid for thread in self.threads], "unsure": self.unsure}
 
 
 class _Asked:
-    """What is asked of one frame after the other; the names of functions are kept."""
+    """The test of one thread's frames after the other; it caches the names of functions."""
 
     def __init__(self, allocator: Allocator, names: tuple[str, ...], own: Container[str]) -> None:
         self._allocator, self._target, self._names, self._own = allocator, allocator.target, names, own
@@ -98,7 +102,7 @@ class _Asked:
         self._program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
 
     def stands(self, thread: Thread, counters: Sequence[int], module: LoadedObject) -> bool | None:
-        """Whether a thread with these frames is inside; None where nobody knows."""
+        """Return whether a thread with these frames is inside; None if unknown."""
         own = [counter for counter in counters if module.contains(counter)]
         if not own or self._is_alone(module):
             return bool(own)
@@ -109,18 +113,19 @@ class _Asked:
         return False if is_told or not self._holds_data(thread) else None
 
     def _holds_data(self, thread: Thread) -> bool:
-        """Whether a thread has the address of something that the allocator keeps of itself."""
+        """Return whether a thread's registers or stack have an address of the allocator's own data."""
         found = map(self._allocator.find, in_hands(self._target, thread))
         return any(part is not None and part.state in self._own for part in found)
 
     def _is_alone(self, module: LoadedObject) -> bool:
-        """Whether a module has nothing but the allocator: one that offers malloc to all others."""
+        """Return whether a module contains only the allocator: it is not the program, and exports malloc and free."""
         return module is not self._program and module.exported("malloc") and module.exported("free")
 
 
 def in_hands(target: Target, thread: Thread) -> set[int]:
-    """The words in a thread's registers and on top of its stack; none where it waits in a system call that no allocator
-    makes."""
+    """Return the words in a thread's registers and on top of its stack.
+
+    The set is empty if the thread waits in a system call that no allocator makes."""
     if _waits(target, thread):
         return set()
     words = target.machine.words_of(target.space.read_available(thread.sp, target.machine.word * DATA_WORDS))
@@ -128,8 +133,9 @@ def in_hands(target: Target, thread: Thread) -> set[int]:
 
 
 def _counters(target: Target) -> list[list[int]]:
-    """Of each thread where its innermost frames stand, of return addresses the call before; where the tables of code
-    tell nothing, words on top of its stack that may be such."""
+    """Return, for each thread, the addresses of its innermost frames: for return addresses, that of the call before.
+
+    Where the unwind tables give nothing, they are words on top of the stack that may be return addresses."""
     of_general = [dict(enumerate(thread.registers)) for thread in target.threads]
     notes = target.machine.notes
     known = [row | {notes.sp: one.sp, notes.pc: one.pc} for row, one in zip(of_general, target.threads)]
@@ -151,7 +157,7 @@ def _words(target: Target, thread: Thread) -> Sequence[int]:
 
 
 def _waits(target: Target, thread: Thread) -> bool:
-    """Whether a thread waits in a system call that no allocator makes."""
+    """Return whether a thread waits in a system call that no allocator makes."""
     calls = target.machine.system_calls
     number = calls.number(target.space.read_available(thread.pc - calls.size, calls.size))
     return number is not None and number not in calls.of_malloc

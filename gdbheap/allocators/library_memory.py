@@ -1,9 +1,9 @@
-"""Anonymous memory outside every heap, by the library whose static data points to it: the pool of its own allocator,
-as with Arrow, or its working space, as with OpenBLAS.
+"""Assign anonymous memory outside every heap to the library whose static data points to it.
 
-That says no more than this: of the pointers in static data that point into the memory, most are this library's. The
-dynamic linker's do not count: they lead to threads' blocks and to what it made before there was a malloc, which are
-small mappings that the kernel may have joined with a neighbour of any size.
+It may be the pool of the library's own allocator, as with Arrow, or its work space, as with OpenBLAS. The assignment
+means only that most of the static pointers into the memory are this library's. Pointers of the dynamic linker do not
+count: they point to thread blocks and to memory from before malloc existed, both in small mappings that the kernel may
+have joined with a neighbour of any size.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ MIN_RANGE_BYTES = 64 << 10
 
 @dataclass(frozen=True)
 class Held:
-    """Ranges of memory to which the static data of the library in the file ``path`` points."""
+    """The memory to which the static data of one library points; ``path`` is the library's file."""
 
     path: str
     ranges: Ranges
 
     @property
     def name(self) -> str:
-        """The file's name without its folder."""
+        """The name of the library's file, without its folder."""
         return self.path.rsplit("/", 1)[-1]
 
 
 def find_held(target: Target, ranges: Ranges) -> list[Held]:
-    """Those of the ``ranges`` (ascending), of MIN_RANGE_BYTES or more, to which one library points more than all others
-    together."""
+    """Return those ranges to which one library points more than all others together.
+
+    ``ranges`` is ascending; ranges below MIN_RANGE_BYTES are skipped."""
     large = [(start, end) for start, end in joined(ranges) if end - start >= MIN_RANGE_BYTES]
     sources = [
         OwnedRange(number, *pair)
@@ -52,11 +53,11 @@ def find_held(target: Target, ranges: Ranges) -> list[Held]:
 
 
 def _holder(counts: dict[int, int]) -> int | None:
-    """Who has more than half of the pointers."""
+    """Return the number of the object with more than half of the pointers; None if there is none."""
     most = Counter(counts).most_common(1)
     return most[0][0] if most and 2 * most[0][1] > sum(counts.values()) else None
 
 
 def held_at(held: Sequence[Held], address: int) -> Held | None:
-    """The one that has ``address``, or None."""
+    """Return the entry whose ranges contain ``address``, or None."""
     return next((one for one in held if any(start <= address < end for start, end in one.ranges)), None)

@@ -1,4 +1,4 @@
-"""The memory that allocators handed out, and what else is around it."""
+"""The memory that allocators handed out, and the memory next to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LabelledProgress = Callable[[str, int, int], object]
 
 
 class AllocatedMemory(Parts):
-    """The allocators of one target, with the stacks and the memory that is nobody's. ``progress`` and ``kinds`` as of
+    """The allocators of one target, its stacks, and memory without an owner. ``progress`` and ``kinds`` are as in
     ``Heap``."""
 
     def __init__(self, target: Target, progress: LabelledProgress | None, kinds: Sequence[type[Allocator]]) -> None:
@@ -38,7 +38,7 @@ class AllocatedMemory(Parts):
         self._remarks: list[Remark] = []
 
     def allocator(self, kind: type[A]) -> A:
-        """An allocator of this target. Raises NotAPython, NotInUse, or Unsupported."""
+        """Return an allocator of this target. Raises NotAPython, NotInUse or Unsupported."""
         if kind not in self._allocators:
             self._allocators[kind] = self.read(kind.name, lambda: kind(self))
         found = self._allocators[kind]
@@ -46,12 +46,12 @@ class AllocatedMemory(Parts):
         return found
 
     def find_allocator(self, kind: type[A]) -> A | None:
-        """An allocator of this target, None where it is not there or not known."""
+        """Return an allocator of this target; None if it is absent or unknown."""
         return or_none(lambda: self.allocator(kind))
 
     @property
     def unknown_allocators(self) -> dict[type[Allocator], GdbheapError]:
-        """The allocators that should be there and could not be found, with the reasons."""
+        """The allocators that should be present and could not be found, with the errors."""
         found: dict[type[Allocator], GdbheapError] = {}
         for kind in self.kinds:
             try:
@@ -65,12 +65,12 @@ class AllocatedMemory(Parts):
 
     @property
     def malloc(self) -> Allocator:
-        """The C library's, whichever that is. Raises Unsupported when it is not known."""
+        """The C library's allocator, whichever that is. Raises Unsupported if it is unknown."""
         other = next((found for found in self.standing_in if found.replaces is MALLOC), None)
         return self.allocator(MALLOC) if other is None else other
 
     def require_malloc(self) -> Allocator:
-        """As ``malloc``, for its error alone."""
+        """Return ``malloc``, or raise its error."""
         return self.malloc
 
     def _find_malloc(self) -> Allocator | None:
@@ -78,7 +78,7 @@ class AllocatedMemory(Parts):
 
     @property
     def allocators(self) -> list[Allocator]:
-        """The allocators that the target has, those inside of others after them."""
+        """The allocators that the target has. Allocators inside others come after them."""
         return [found for found in map(self.find_allocator, self.kinds) if found is not None]
 
     @property
@@ -87,12 +87,13 @@ class AllocatedMemory(Parts):
         return _walked(self.allocators)
 
     def block_at(self, address: int) -> Block | None:
-        """The innermost allocator's block that holds ``address``, used or free."""
+        """Return the innermost allocator's block that holds ``address``, in use or free; None if there is none."""
         found = (allocator.find(address) for allocator in reversed(self.allocators))
         return next((block for block in found if block is not None), None)
 
     def outside(self, ranges: Ranges, of: type[Allocator]) -> Ranges:
-        """The parts of ranges that are no stack, and not known to be that of an allocator looked for before ``of``."""
+        """Return the parts of ``ranges`` that are no stack and belong to no allocator that is looked for before
+        ``of``."""
         ranges = subtract(ranges, [(stack.start, stack.end) for stack in self.stacks])
         for allocator in filter(None, map(self.find_allocator, self.kinds[: self.kinds.index(of)])):
             ranges = allocator.leaves(ranges)
@@ -100,7 +101,7 @@ class AllocatedMemory(Parts):
 
     @part("other allocator")
     def other_allocator(self) -> OtherAllocator | None:
-        """The allocator that is there beside the C library's, or in its place; None when none shows."""
+        """The unwalked allocator next to the C library's, or instead of it; None if none is recognised."""
         malloc = self.find_allocator(MALLOC)
         idle = malloc is None or malloc.idle
         walked = {found.walks for found in self.standing_in}
@@ -108,18 +109,19 @@ class AllocatedMemory(Parts):
 
     @property
     def standing_in(self) -> list[Allocator]:
-        """The allocators that take the place of the C library's, or are there beside it, and are walked."""
+        """The walked allocators that replace the C library's or are present next to it."""
         found = (self.find_allocator(kind) for kind in self.kinds if kind.walks is not None)
         return [allocator for allocator in found if allocator is not None]
 
     @part("runtimes")
     def runtimes(self) -> list[Runtime]:
-        """The runtimes and servers that were recognised, with what is known of where their memory lies."""
+        """The runtimes and servers that were recognised, with what is known about the place of their memory."""
         return find_runtimes(self.target, self.other_allocator is not None)
 
     def note_others(self, idle: bool) -> None:
-        """Warn of allocators whose blocks are not walked, as the C library's are listed, which holds nothing if
-        ``idle``."""
+        """Warn, next to a list of the C library's blocks, that the blocks of other allocators are not walked.
+
+        ``idle``: the C library's allocator holds nothing."""
         other = self.other_allocator
         if other is None and idle and self.standing_in:
             self.note("served-by-others", malloc=MALLOC.name, titles=[found.title for found in self.standing_in])
@@ -131,22 +133,22 @@ class AllocatedMemory(Parts):
 
     @part("used blocks")
     def used_blocks(self) -> int:
-        """Blocks in use of all allocators."""
+        """The number of blocks in use, of all allocators."""
         return _used(self.allocators)
 
     @property
     def used_of_c(self) -> int:
-        """Blocks of C code in use."""
+        """The number of blocks in use that C code asked for."""
         return _used(self._of_c)
 
     @property
     def blocks_of_c(self) -> WalkedBlocks:
-        """The blocks of allocators that are not Python's own, in which C code asks for memory."""
+        """The blocks of the allocators that are not Python's own: C code asks these for memory."""
         return _walked(self._of_c)
 
     @property
     def is_all_of_c(self) -> bool:
-        """Whether no allocator is Python's own."""
+        """Whether the target has no allocator of Python's own."""
         return self._of_c == self.allocators
 
     @property
@@ -160,7 +162,7 @@ class AllocatedMemory(Parts):
 
     @part("stacks of ended threads")
     def ended_stacks(self) -> list[EndedStack]:
-        """The stacks of ended threads that the C library keeps, ascending, without what a block of malloc has."""
+        """The stacks of ended threads that the C library keeps, ascending, without those inside blocks of malloc."""
         found = find_ended(self.target, self.stacks)
         malloc = self._find_malloc() if found else None
         blocks = [] if malloc is None else joined(sorted([*malloc.ranges(), *malloc.single_blocks()]))
@@ -168,7 +170,8 @@ class AllocatedMemory(Parts):
 
     @property
     def stack_ranges(self) -> Ranges:
-        """The threads' stacks, ascending, without those that lie in blocks of malloc: that memory is malloc's."""
+        """The threads' stacks, ascending, without those that lie in blocks of malloc: that memory counts as
+        malloc's."""
         provided = [(stack.start, stack.end) for stack in self.stacks if stack.provided]
         if provided:
             malloc = self._find_malloc()
@@ -180,8 +183,11 @@ class AllocatedMemory(Parts):
         return [(stack.start, stack.end) for stack in self.stacks if not stack.provided]
 
     def live_stacks(self) -> tuple[Ranges, Ranges]:
-        """What may be in use of the threads' stacks, and above stack pointers outside all of them: those are on stacks
-        of coroutines or of signals, in a block of malloc up to its end."""
+        """Return the parts of threads' stacks that may be in use, and the memory above stack pointers outside all
+        stacks.
+
+        The latter are stacks of coroutines or signals; if one lies in a block of malloc, it extends to the block's
+        end."""
         loose = []
         for start, end in unbounded(self.target, self.stacks):
             block = self.block_at(start)
@@ -190,7 +196,7 @@ class AllocatedMemory(Parts):
         return live_parts(self.target, self.stacks), loose
 
     def heap_ranges(self) -> Ranges:
-        """The ranges in which blocks lie, ascending."""
+        """Return the ranges in which blocks lie, ascending."""
         return sorted(self.single_blocks() + [pair for allocator in self.allocators for pair in allocator.ranges()])
 
     def books(self) -> Ranges:
@@ -198,40 +204,43 @@ class AllocatedMemory(Parts):
         return [pair for allocator in self.allocators for pair in allocator.books()]
 
     def unowned_ranges(self) -> Ranges:
-        """Writable private anonymous memory that is no allocator's, no stack and no .bss; mappings of single blocks are
-        among it."""
+        """Return writable private anonymous memory that is no allocator's, no stack and no .bss.
+
+        Mappings of single blocks are included."""
         return subtract(self.anonymous(), self.owned_ranges())
 
     def anonymous(self, writable: bool = True) -> Ranges:
-        """Private anonymous memory, what may not be written too if not ``writable``. The kernel keeps an mmapped chunk
-        as several mappings when a part of it was given to madvise (numpy does so) or mprotect."""
+        """Return private anonymous memory: writable memory only, or all of it if ``writable`` is False.
+
+        The kernel keeps an mmapped chunk as several mappings when a part of it was passed to madvise (numpy does so) or
+        mprotect."""
         return joined([
             (mapping.start, mapping.end)
             for mapping in self.target.mappings
             if mapping.anonymous and mapping.private and mapping.readable and (mapping.writable or not writable)
-            # To read the kernel's vdso would put a page of it into the process.
+            # Reading the kernel's vdso would put a page of it into the process.
             and not mapping.is_kernels
         ])  # fmt: skip
 
     def unwalked_ranges(self) -> Ranges:
-        """Writable private anonymous memory that may be that of an allocator whose blocks are not walked."""
+        """Return writable private anonymous memory that may belong to an allocator whose blocks are not walked."""
         return subtract(self.unowned_ranges(), self.single_blocks())
 
     def of_others(self) -> Ranges:
-        """Return what of the allocators' ranges somebody else got from the system, ascending."""
+        """Return the parts of the allocators' ranges that somebody else got from the system, ascending."""
         return sorted(pair for allocator in self.allocators for pair in allocator.of_others())
 
     def single_blocks(self) -> Ranges:
-        """The mappings that hold one block of an allocator each, ascending."""
+        """Return the mappings that hold one block of an allocator each, ascending."""
         return sorted(pair for allocator in self.allocators for pair in allocator.single_blocks())
 
     def owned_ranges(self) -> Ranges:
-        """The memory of stacks, allocators and .bss, ascending; the mappings of single blocks are not among it."""
+        """Return the memory of stacks, allocators and .bss, ascending. Mappings of single blocks are not included."""
         ended = [(stack.start, stack.end) for stack in self.ended_stacks]
         return sorted(self.stack_ranges + ended + self._of_allocators())
 
     def taken(self) -> Ranges:
-        """What .bss, the allocators and those stacks have that lie in no block, ascending."""
+        """Return the ranges of .bss, of allocators and of thread stacks that lie in no block, ascending."""
         return sorted(self._own_stacks() + self._of_allocators())
 
     def _of_allocators(self) -> Ranges:
@@ -240,8 +249,9 @@ class AllocatedMemory(Parts):
 
     @part("held")
     def held(self) -> list[Held]:
-        """Memory that is no heap, by the library whose static data points there; none where another allocator is known,
-        or the C library's is not."""
+        """Memory outside every heap, by the library whose static data points to it.
+
+        The list is empty if another allocator is recognised, or if the C library's is unknown."""
         if self.other_allocator is not None or self._find_malloc() is None:
             return []
         return find_held(self.target, self.unwalked_ranges())
@@ -260,7 +270,7 @@ class AllocatedMemory(Parts):
         return () if self.target.proc is None else memory_devices(self.target.proc)
 
     def labelled(self, label: str) -> Callable[[int, int], None]:
-        """Progress of long work under a name."""
+        """Return a progress callback for long work, shown under the name ``label``."""
 
         def report(done: int, total: int) -> None:
             if self.progress is not None:
@@ -269,25 +279,27 @@ class AllocatedMemory(Parts):
         return report
 
     def note(self, id: RemarkId, **values: Any) -> None:
-        """Add a remark to the answer, once; ``values`` are what its sentence needs."""
+        """Add a remark to the answer, once; ``values`` fill in its sentence."""
         remark = Remark(id, values)
         if remark not in self._remarks:
             self._remarks.append(remark)
 
     @property
     def damage(self) -> list[Damage]:
-        """All damage met so far. None is listed where reading ended early, or where memory without pointers was not
-        copied: what was not read looks the same."""
+        """The damage met so far.
+
+        It is empty if reading ended early, or if memory without pointers was not copied: unread memory would look like
+        damage."""
         return [] if self.target.cut_short or self.target.space.left_out else self.all_damage
 
     @property
     def all_damage(self) -> list[Damage]:
-        """All damage met so far, and what was not read."""
+        """The damage met so far, including what was not read."""
         return self.target.damage + [damage for allocator in self.asked_allocators for damage in allocator.damage]
 
     @property
     def asked_allocators(self) -> list[Allocator]:
-        """The allocators that were asked for so far, and are there."""
+        """The allocators that were asked for so far and are present."""
         return [self._allocators[kind] for kind in self.kinds if kind in self._allocators]
 
 

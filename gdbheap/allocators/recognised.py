@@ -1,9 +1,9 @@
-"""Allocators that are recognised where they are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, any other that
-takes glibc's place.
+"""Recognise allocators that are not walked: jemalloc, tcmalloc, mimalloc, musl's malloc, or any other instead of
+glibc's.
 
-An allocator shows by the file that it is loaded from, or by a function that only it has, which also tells when it is
-linked into the program. Which memory is its own is known only where it has the kernel name its mappings
-(``PR_SET_VMA_ANON_NAME``); elsewhere it is somewhere in the private anonymous memory that nobody else owns.
+An allocator is recognised by the file that it is loaded from, or by a function that only it has, which works also when
+it is linked into the program. Its memory is known only if it names its mappings (``PR_SET_VMA_ANON_NAME``); otherwise
+it is somewhere in the private anonymous memory that nobody else owns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_DATA_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Kind:
-    """An allocator's name, functions that only it has (any one tells), and how to ask it about itself."""
+    """An allocator's name, the functions that only it has (one is enough), and how to ask it about itself."""
 
     name: str
     functions: tuple[str, ...]
@@ -55,7 +55,9 @@ MUSL = Kind("musl", (), "")
 
 @dataclass(frozen=True)
 class OtherAllocator:
-    """An allocator other than glibc's: its kind, the loaded object that contains it, and how it was recognised."""
+    """An allocator other than glibc's: its kind, the loaded object that contains it, and how it was recognised.
+
+    ``named``: the allocator names its mappings."""
 
     kind: Kind
     path: str
@@ -64,16 +66,16 @@ class OtherAllocator:
 
     @property
     def id(self) -> str:
-        """For the ids of the ledger: the name of a known kind, else ``allocator``."""
+        """The id for ledger lines: the name of a known kind, otherwise "allocator"."""
         return self.kind.name if self.kind in (*KINDS, MUSL) else "allocator"
 
     @property
     def title(self) -> str:
-        """The line of the ledger that holds its memory; without the kernel's word for it, others' memory too."""
+        """The title of the ledger line with its memory. Without named mappings the line holds memory of others too."""
         return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
-        """Whether a mapping that nobody else owns counts as its memory."""
+        """Return whether a mapping that nobody else owns counts as this allocator's memory."""
         if self.named:
             return _is_named(mapping, self.kind)
         plain = mapping.path in ("", "[heap]")
@@ -81,11 +83,10 @@ class OtherAllocator:
 
 
 def find_other(target: Target, idle: bool, walked: Collection[str | None] = ()) -> OtherAllocator | None:
-    """The allocator beside glibc's, or in its place when that is ``idle``; None when none shows. Those whose blocks are
-    ``walked``, by name, are none.
+    """Return the allocator next to glibc's, or instead of it if glibc's is ``idle``; None if none is recognised.
 
-    When it is idle every loaded object is asked for its symbols, otherwise the program alone, whose symbols are known
-    already.
+    Allocators whose blocks are ``walked``, given by name, are not returned. If glibc's is idle, the symbols of every
+    loaded object are read; otherwise only those of the program, which are known already.
     """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     asked = target.objects if idle else [program] if program else []
@@ -120,15 +121,18 @@ def _by_function(objects: list[LoadedObject], idle: bool) -> Iterator[OtherAlloc
 
 
 def _function_of(loaded: LoadedObject, kind: Kind, hidden: bool) -> str | None:
-    """The function that tells. One that is not exported counts for ``hidden`` (CPython carries mimalloc unused), and
-    with Rust's prefix, which no program has that does not use it."""
+    """Return the function that identifies the allocator, or None.
+
+    A function that is not exported counts only if ``hidden`` (CPython carries mimalloc unused), or if it has Rust's
+    prefix: every program with that prefix uses it."""
     known = (name for name in kind.functions if loaded.symbol(name) is not None)
     return next((name for name in known if hidden or name.startswith("_") or loaded.exported(name)), None)
 
 
 def _by_malloc(target: Target) -> OtherAllocator | None:
-    """Any other object than a C library that offers malloc() and free(), when the C library's own is not used; by the
-    name of the runtime that it is part of."""
+    """Return any object, other than a C library, that exports malloc() and free().
+
+    It is named after the runtime that it is part of. Used when the C library's own malloc is idle."""
     for loaded in target.objects:
         is_libc = loaded.exported("__libc_start_main") or _file_name(loaded).startswith("ld")
         if not is_libc and loaded.exported("malloc") and loaded.exported("free"):
@@ -150,7 +154,7 @@ def _file_name(loaded: LoadedObject) -> str:
 
 
 def no_glibc(target: Target) -> str:
-    """Why there is no glibc malloc: one line."""
+    """Return why there is no glibc malloc, in one line."""
     musl = _musl(target)
     if musl is not None:
         where = f"{named(one_line(musl.path))}, {musl.evidence}"
@@ -172,7 +176,8 @@ def _musl(target: Target) -> OtherAllocator | None:
 
 
 def _mallocng_context(target: Target, loaded: LoadedObject) -> int | None:
-    """``__malloc_context`` of musl 1.2.1 and later: its first word, a secret, is also that of each page of metadata.
+    """Return ``__malloc_context`` of musl 1.2.1 and later: its first word, a secret, is also that of each metadata
+    page.
 
     ``{u64 secret; int init_done; unsigned mmap_counter; …; struct meta_area *meta_area_head @56; …}``, mallocng/meta.h.
     """

@@ -1,8 +1,8 @@
-"""Runtimes and servers that bring memory of their own: recognised and named, not looked into.
+"""Recognise runtimes and servers that manage memory of their own; their memory is named, not read.
 
-What each is known by, where its memory lies and how to ask it is data, ``layout/tables/runtimes.json``. A runtime shows
-by the file that it is loaded from, by a function that the program exports, by an ELF note (each Go binary has one,
-stripped and static ones too), or by the names that it has the kernel give its mappings (``PR_SET_VMA_ANON_NAME``).
+The table ``layout/tables/runtimes.json`` says how each is recognised, where its memory lies and how to ask it. A
+runtime is recognised by the file that it is loaded from, by a function that the program exports, by an ELF note (each
+Go binary has one, even if stripped or static), or by the names that it gives its mappings (``PR_SET_VMA_ANON_NAME``).
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from gdbheap.text import Sentence, named
 
 NAME_LIMIT = 64
 PID, LISTENER = "{pid}", "{listener}"
-# Of Go's net/http/pprof, in its documentation.
+# The port in the documentation of Go's net/http/pprof.
 USUAL_PORT = 6060
 ANONYMOUS, SHARED, MMAPPED, ALLOCATOR, HELD = KINDS = ("anonymous", "shared", "mmapped", "allocator", "held")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One row of the table; ``memory`` is one of KINDS, ``environment`` settings that the advice names, ``programs``
-    those that the commands are for, where that is not every program of the kind."""
+    """One row of the table of runtimes.
+
+    ``memory`` is one of KINDS. ``environment``: settings that the advice names. ``programs``: the programs that the
+    commands apply to, or empty for every program of the kind."""
 
     id: str
     name: str
@@ -47,22 +49,23 @@ class Kind:
     programs: tuple[str, ...] = ()
 
     def has_file(self, path: str) -> bool:
-        """Whether a file of that path is one of it."""
+        """Return whether a file with this path belongs to the runtime."""
         return _matches(self.files, path)
 
     def is_asked(self, program: str) -> bool:
-        """Whether the commands are for a program of that path."""
+        """Return whether the commands apply to a program with this path."""
         return not self.programs or _matches(self.programs, program)
 
     def names(self, mapping: Mapping) -> bool:
-        """Whether the kernel knows a mapping by one of its names."""
+        """Return whether the mapping has one of the names that the runtime gives its mappings."""
         return bool(self.mappings) and mapping.path.startswith(self.mappings)
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime in a target: its kind, its file, how it was recognised, and the ``program``. ``named``: it has the
-    kernel name its mappings; ``alone``: no other runtime or allocator may own anonymous memory."""
+    """A runtime in a target: its kind, its file, how it was recognised, and the program.
+
+    ``named``: it names its mappings. ``alone``: no other runtime or allocator can own anonymous memory."""
 
     kind: Kind
     path: str
@@ -73,19 +76,20 @@ class Runtime:
 
     @property
     def title(self) -> str:
-        """The line of the ledger that holds its memory."""
+        """The title of the ledger line with its memory."""
         return title(self.kind.name, self.named)
 
     def owns(self, mapping: Mapping) -> bool:
-        """Whether a mapping that nobody else owns counts as its memory."""
+        """Return whether a mapping that nobody else owns counts as this runtime's memory."""
         if self.named:
             return self.kind.names(mapping)
         plain = mapping.path == "" and mapping.anonymous and mapping.private
         return self.kind.memory == ANONYMOUS and self.alone and plain
 
     def commands(self, target: Target) -> list[str]:
-        """Return lines to paste that ask it; those that need a process, or an address at which it listens, only where
-        there is one."""
+        """Return shell commands that ask the runtime about its memory.
+
+        Commands that need a process, or an address at which it listens, are left out where there is none."""
         pid = target.pid if target.kind == "process" else None
         asked = self.kind.commands if self.kind.is_asked(self.program) else ()
         lines = [line.replace(PID, str(pid)) for line in asked if pid is not None or PID not in line]
@@ -95,7 +99,7 @@ class Runtime:
 
 
 def _listener(target: Target) -> str | None:
-    """Return where a process of this machine listens, at the usual port if it does so there."""
+    """Return where a process of this machine listens: at the usual port if possible; None if it does not listen."""
     if target.proc is None:
         return None
     places = sorted(listening(f"{PROC}/{target.proc}"), key=lambda place: place[1] != USUAL_PORT)
@@ -103,14 +107,15 @@ def _listener(target: Target) -> str | None:
 
 
 def title(name: str, named: bool) -> str:
-    """The line of the ledger that holds the memory of a runtime or an allocator; without the kernel's word for it
-    others' memory too."""
+    """Return the title of the ledger line with the memory of a runtime or an allocator.
+
+    Without named mappings the line holds memory of others too."""
     return name if named else f"{name} and other anonymous memory"
 
 
 @cache
 def kinds() -> tuple[Kind, ...]:
-    """The table, in its order."""
+    """Return the rows of the table, in its order."""
     rows: list[dict[str, Any]] = table("runtimes")["runtimes"]
     return tuple(_kind({key: tuple(it) if isinstance(it, list) else it for key, it in row.items()}) for row in rows)
 
@@ -120,13 +125,14 @@ def _kind(row: dict[str, Any]) -> Kind:
 
 
 def kind_of(loaded: LoadedObject) -> Kind | None:
-    """Return the kind of runtime that maps its memory itself and that a loaded object is, by its file or a function."""
+    """Return the kind of runtime that a loaded object is, by its file or a function; only those that map memory
+    themselves."""
     own = (kind for kind in kinds() if kind.memory == ANONYMOUS)
     return next((kind for kind in own if kind.has_file(loaded.path) or any(map(loaded.exported, kind.symbols))), None)
 
 
 def file_name(path: str) -> str:
-    """The name of a file without its folder and the kernel's word for a deleted one."""
+    """Return the name of a file, without its folder and without the kernel's " (deleted)"."""
     return path.removesuffix(" (deleted)").rsplit("/", 1)[-1]
 
 
@@ -135,8 +141,9 @@ def _matches(patterns: tuple[str, ...], path: str) -> bool:
 
 
 def find_runtimes(target: Target, other: bool) -> list[Runtime]:
-    """The runtimes that show in a target, each kind once, in the order of the table. ``other``: whether another
-    allocator than glibc's was recognised, which may then own any anonymous memory."""
+    """Return the runtimes that are recognised in a target, each kind once, in the order of the table.
+
+    ``other``: an allocator other than glibc's was recognised; it may own any anonymous memory."""
     found = [runtime for kind in kinds() if (runtime := _find(target, kind)) is not None]
     large = [runtime for runtime in found if runtime.kind.memory == ANONYMOUS]
     alone = len(large) == 1 and not other
@@ -144,7 +151,9 @@ def find_runtimes(target: Target, other: bool) -> list[Runtime]:
 
 
 def _find(target: Target, kind: Kind) -> Runtime | None:
-    """By structure first, then by names. What a library of the kind is loaded into is not asked for its functions."""
+    """Return the runtime of this kind, by structure first, then by the names of mappings; None if it is not there.
+
+    Where a library of the kind is loaded, the program is not searched for its functions."""
     found = next((mapping for mapping in target.mappings if kind.names(mapping)), None)
     path, evidence = next(_evidence(target, kind), ("", ""))
     if not evidence and found is None:
@@ -169,14 +178,14 @@ def _evidence(target: Target, kind: Kind) -> Iterator[tuple[str, str]]:
 
 
 def _note_owners(target: Target, loaded: LoadedObject) -> set[str]:
-    # To read the kernel's vdso would put a page of it into the process.
+    # Reading the kernel's vdso would put a page of it into the process.
     segments = [] if loaded.path.startswith(KERNELS) else loaded.segments
     notes = notes_in(target.space, segments, loaded.bias, target.machine.kernel_start)
     return {note.owner.decode("latin-1") for note in notes}
 
 
 def not_python(target: Target) -> str | None:
-    """What runs Python in the target and is not CPython, in words; None where nothing does."""
+    """Return why the target is not supported as CPython, if another Python runs in it; None if none does."""
     found = next((runtime for runtime in find_runtimes(target, False) if runtime.kind.id == "pypy"), None)
     if found is None:
         return None

@@ -1,5 +1,6 @@
-"""An allocator that several modules of one target may bring, each with one of its own: they are read and answered for
-together, and what each has is told apart."""
+"""An allocator of which several modules of a target may each contain a copy.
+
+The copies are read and answered for together; the ledger separates them."""
 
 from __future__ import annotations
 
@@ -16,35 +17,36 @@ NOT_ITS_OWN = "unexplained"
 
 
 class SeveralAllocators(ListingAllocator, StoreAllocator):
-    """All of one kind; ``roots`` are what was located, by their places.
+    """All copies of one allocator; ``roots`` are what was located, and the index of a copy is its place in this list.
 
-    Blocks in use have a line for each, below the one of all; where there are several so has everything else."""
+    Blocks in use have a ledger line for each copy, below the line for all. With several copies so do all other
+    lines."""
 
     roots: Sequence[Any]
 
     @property
     @abstractmethod
     def store(self) -> _native.Mimalloc | _native.Jemalloc | _native.Tcmalloc:
-        """The blocks of all."""
+        """The blocks of all copies."""
 
     @abstractmethod
     def owner(self, index: int) -> str:
-        """The module that brings the one at a place, in words."""
+        """Return the name of the module that contains the copy with index ``index``."""
 
     @abstractmethod
     def root_of_piece(self, start: int) -> int:
-        """The place of the one whose piece begins at ``start``."""
+        """Return the index of the copy whose piece begins at ``start``."""
 
     @abstractmethod
     def packing(self) -> _native.Packing:
-        """Of all."""
+        """Return what packing the blocks of all copies would free."""
 
     def asked_sizes(self, root: int | None) -> dict[int, int] | None:
-        """By size the bytes that were asked for of blocks in use, of one or all; None where nobody knows."""
+        """Return the bytes asked for of blocks in use, by size, for one copy or for all; None if unknown."""
         return None
 
     def owners(self) -> list[str]:
-        """Of each, by its place, where there are several."""
+        """Return the module of each copy, if there are several."""
         return [self.owner(index) for index in range(len(self.roots))] if len(self.roots) > 1 else []
 
     @property
@@ -52,19 +54,19 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
         return line_below(self.name, "used")
 
     def line_of(self, line: LineId, root: int) -> LineId:
-        """The id of the line in which the bytes of one count that are of a line."""
+        """Return the id of the line in which the bytes of ``line`` count for the copy ``root``."""
         is_apart = line == self._used or (len(self.roots) > 1 and line != NOT_ITS_OWN)
         return line_below(line, root) if is_apart else line
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """The parts of a piece, in the lines of the one whose it is."""
+        """Add the parts of a piece to ``sweep``, under the lines of the copy that owns it, and return where it ends."""
         root = self.root_of_piece(start)
         lines: dict[PartId, LineId] = {**self.parts, "used": self._used}
         owners: dict[str, int] = {part: number(self.line_of(line, root)) for part, line in lines.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def all_lines(self) -> Iterator[LedgerLine]:
-        """With those of each below the lines whose bytes are told apart."""
+        """Yield the ledger lines, with a line for each copy below those lines that are split."""
         for line in self.lines:
             below = [self.line_of(line.id, root) for root in range(len(self.roots))]
             is_apart = line.id == self._used or (line.state is not None and below[0] != line.id)
@@ -74,5 +76,6 @@ class SeveralAllocators(ListingAllocator, StoreAllocator):
                 yield LedgerLine(name, line.id, title, State.USED if line.id == self._used else line.state, detail=True)
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """By size, of one or all; blocks in caches are free ones, and a large block is a group of its own."""
+        """Return the size classes of one copy or of all. Blocks in caches count as free; a large block is a group of
+        its own."""
         return self.packed_classes(self.packing(), self.store.classes(root), self.asked_sizes(root), root)

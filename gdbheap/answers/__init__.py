@@ -1,2 +1,5 @@
-"""One module for each question; plain records, whose field names are the keys of ``--json``; nothing is printed.
-``accounting/`` is what they have in common: whose each byte is, what a block is called, paths, records."""
+"""Answers to the user's questions, one module for each.
+
+Answers are plain records. Their field names are the keys of ``--json``. Nothing is printed here. ``accounting/`` has
+what the modules share: the owner of each byte, names of blocks, paths, records.
+"""

@@ -1,4 +1,4 @@
-"""Why glibc ended a process by abort(): what it said, the block that is to blame, who holds it, and who called."""
+"""Find out why glibc called abort(): its message, the block to blame, the block's holder and the callers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["MESSAGE", "Abort", "AbortBlock", "abort_message", "abort_of"]
 MESSAGE, DOOR = "__abort_msg", "abort"
 # struct abort_msg_s (glibc, include/stdlib.h): the size of the mapping, then the text.
 TEXT_AT, MAX_TEXT = 4, 1024
-# malloc's messages about the pointer that it was given.
+# Parts of malloc's messages about the pointer that the program passed.
 OF_POINTER = ("double free", "invalid pointer", "invalid size")
 Misuse = Literal["overflow", "freed twice", "written after free", "not a beginning"]
 OVERFLOW: Misuse = "overflow"
@@ -34,7 +34,7 @@ TWICE: Misuse = "freed twice"
 AFTER_FREE: Misuse = "written after free"
 NOT_GIVEN: Misuse = "not a beginning"
 FREED_TWICE, DETECTED, OF_NEXT = "double free", "double free detected", "next size"
-# Damage of a free block's own links; all other damage was written over the end of the block before it.
+# Words for damage of a free block's own links. All other damage was written over the end of the block before it.
 OF_LINKS = ("fd", "bk", "free chunk", "link", "list", "bin")
 # The function that malloc calls to end the process saves malloc's registers at the far end of its frame.
 SAVED_WORDS = 8
@@ -44,8 +44,11 @@ HEADER, USED = 16, "used"
 
 @dataclass(frozen=True)
 class AbortBlock:
-    """The block that is to blame. ``why``: "overflow", the program wrote beyond its end; "freed twice"; "written
-    after free"; or "not a beginning", free() was given a pointer into it."""
+    """The block that caused glibc's abort().
+
+    ``why`` is "overflow" (the program wrote beyond the block's end), "freed twice", "written after free" or "not a
+    beginning" (free() got a pointer into the middle of the block).
+    """
 
     address: int
     size: int
@@ -57,7 +60,7 @@ class AbortBlock:
 
 @dataclass(frozen=True)
 class Abort:
-    """What glibc said when it called abort(), and the block that is to blame."""
+    """glibc's message before abort(), and the block to blame."""
 
     message: str
     block: AbortBlock | None
@@ -66,7 +69,7 @@ class Abort:
 
 
 def abort_message(heap: Heap) -> str | None:
-    """Return what glibc said before it called abort(); None where it said nothing, or another libc is there."""
+    """Return glibc's message before abort(); None if there is none or the process has another libc."""
     glibc = heap.find_allocator(GlibcAllocator) if heap.target.refusal is None else None
     place = None if glibc is None else glibc.malloc.libc.symbol(MESSAGE)
     if place is None:
@@ -80,7 +83,7 @@ def abort_message(heap: Heap) -> str | None:
 
 
 def abort_of(heap: Heap) -> Abort | None:
-    """Return why glibc ended the process; None where it did not. The heap is walked for that."""
+    """Return why glibc ended the process, after a walk of the heap; None if glibc did not end it."""
     message = abort_message(heap)
     glibc = heap.find_allocator(GlibcAllocator)
     if message is None or glibc is None:
@@ -91,7 +94,7 @@ def abort_of(heap: Heap) -> Abort | None:
 
 
 def _aborting(heap: Heap) -> list[Frame]:
-    """Return the frames of the thread that called abort()."""
+    """Return the stack of the thread that called abort(); empty if no thread did."""
     threads = sorted(heap.target.threads, key=lambda thread: not thread.failed)
     for thread in threads:
         stack = frames_of(heap.target, thread)
@@ -101,8 +104,11 @@ def _aborting(heap: Heap) -> list[Frame]:
 
 
 def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], list[Frame]]:
-    """Return the frames of malloc's functions with the one that they called, and those above them: of all where none is
-    malloc's, those above abort()."""
+    """Split the stack into malloc's frames and the frames of their callers.
+
+    The first part begins with the function that malloc called to end the process. Without frames of malloc the first
+    part is empty and the second begins above abort().
+    """
     place = malloc_range(glibc.malloc.libc)
     own = [at for at, frame in enumerate(stack) if place is not None and place[0] <= frame.counter < place[1]]
     if not own:
@@ -112,8 +118,11 @@ def _parted(glibc: GlibcAllocator, stack: list[Frame]) -> tuple[list[Frame], lis
 
 
 def _culprit(heap: Heap, glibc: GlibcAllocator, message: str, inside: list[Frame]) -> AbortBlock | None:
-    """Return the block that is to blame. A size that was written over makes the block behind it look as if its pointer
-    were wrong, so that damage comes first, unless malloc knows better."""
+    """Return the block to blame.
+
+    An overwritten size makes the pointer to the next block look wrong. So damage is searched first, unless malloc
+    itself detected a double free.
+    """
     if DETECTED in message:
         return _by_pointer(heap, message, inside) or _by_damage(heap, glibc)
     return _by_damage(heap, glibc) or _by_pointer(heap, message, inside)
@@ -137,15 +146,18 @@ def _by_damage(heap: Heap, glibc: GlibcAllocator) -> AbortBlock | None:
 
 
 def _damage(heap: Heap) -> list[Damage]:
-    """Return what is damaged, as malloc's own walk finds it."""
+    """Return the damage that a walk of malloc finds."""
     with suppress(GdbheapError):
         heap.malloc.check()
     return [damage for damage in heap.damage if not damage.transient]
 
 
 def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
-    """Return the block whose pointer malloc's frames have most often: of a free one the pointer, or where its header
-    begins, of one in use any pointer into it."""
+    """Return the block that malloc's frames point to most often.
+
+    A free block counts if a word is its pointer or the start of its header. A block in use counts for any pointer into
+    it.
+    """
     votes: Counter[int] = Counter()
     blocks: dict[int, Block] = {}
     for word in _words(heap, inside):
@@ -158,7 +170,8 @@ def _given(heap: Heap, inside: Sequence[Frame], is_free: bool) -> Block | None:
 
 
 def _words(heap: Heap, inside: Sequence[Frame]) -> Iterator[int]:
-    """Yield the words of malloc's frames; of the first, which is of the function that they called, those at its end."""
+    """Yield the words of malloc's frames. The first frame belongs to the function that malloc called: only its end is
+    read."""
     machine = heap.target.machine
     for place, frame in enumerate(inside):
         start = max(frame.start, frame.end - SAVED_WORDS * machine.word) if place == 0 else frame.start
@@ -174,7 +187,7 @@ def _told(heap: Heap, block: Block, why: Misuse) -> AbortBlock:
 
 
 def _text(heap: Heap, block: Block, size: int) -> str | None:
-    """Return how a block begins, where that is text that may be shown."""
+    """Return the first bytes of a block in use as text; None if they are not printable or may not be shown."""
     if not heap.disclosure.contents or block.state != USED:
         return None
     first = heap.target.space.read_available(block.address, size).split(b"\0")[0]
@@ -183,7 +196,7 @@ def _text(heap: Heap, block: Block, size: int) -> str | None:
 
 
 def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
-    """Return how the block is reached; of a free one, how those are reached that still point to it."""
+    """Return the path to a block in use, or the paths to what still points to a free block; None if unknown."""
     if block is None:
         return None
     with suppress(GdbheapError):
@@ -194,7 +207,7 @@ def _holder(heap: Heap, block: AbortBlock | None) -> str | None:
 
 
 def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
-    """Yield the globals that point to a free block, where these are roots of the graph."""
+    """Yield the names of the globals that point to a free block, if globals are roots of the graph."""
     paths, space = heap.paths, heap.target.space
     target = Node(-1, "block", "unknown", block.address, block.address, block.size, 0)
     for number, root in enumerate(paths.references.roots, paths.references.first_root):
@@ -205,7 +218,7 @@ def _globals_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
 
 
 def _blocks_to(heap: Heap, block: AbortBlock) -> Iterator[str]:
-    """Yield how those blocks are reached whose first words point to a free block."""
+    """Yield the paths to the blocks whose first words point to a free block."""
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     pointing = _native.blocks_with(heaps, [block.address])[:MAX_HOLDERS]
     found = ways(heap, [address for address, _size, _offset in pointing])

@@ -1,4 +1,4 @@
-"""What does malloc hold in each arena, by ``malloc_stats``' own definitions?"""
+"""Memory of each arena, as ``malloc_stats`` defines its sums."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gdbheap.documents import renamed_keys
 from gdbheap.heap import Heap
 
 BINS = {"fast": "fast", "tcache": "tcache", "free": "bins"}
-"""The names of free chunks' states as kinds of lists."""
+"""The kind of list for each state of a free chunk."""
 
 
 @dataclass(frozen=True)
 class ArenaHeap:
-    """Memory of an arena: [start, end), and the top chunk if that lies in it."""
+    """A heap of an arena: [start, end). ``top`` is the size of the top chunk, 0 if that lies in another heap."""
 
     start: int
     end: int
@@ -28,8 +28,10 @@ class ArenaHeap:
 
 @dataclass(frozen=True)
 class Bins:
-    """Free chunks of an arena on one kind of list: "fast", "tcache" (of whatever thread), "bins" or, in detail,
-    "unsorted", "small" and "large"."""
+    """Free chunks of an arena on one kind of list.
+
+    ``kind`` is "fast", "tcache" (of any thread), "bins" or, in detail, "unsorted", "small" and "large".
+    """
 
     kind: str
     chunks: int
@@ -45,13 +47,13 @@ class Arena(ArenaTotals):
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"used_chunks": "used_count", "free_chunks": "free_count"})
 
 
 @dataclass(frozen=True)
 class ThreadCache:
-    """A thread's tcache, the arena that it lies in, and the chunks in it, which may be any arena's."""
+    """A thread's tcache. ``arena`` is the arena in which it lies; its chunks may belong to any arena."""
 
     tid: int
     name: str
@@ -63,7 +65,7 @@ class ThreadCache:
 
 @dataclass(frozen=True)
 class Mmapped:
-    """Chunks with a mapping of their own, as ``mp_`` counts them."""
+    """Chunks with their own mmap() mapping, as ``mp_`` counts them."""
 
     count: int
     bytes: int
@@ -71,7 +73,7 @@ class Mmapped:
 
 @dataclass(frozen=True)
 class Total:
-    """All arenas and the mmapped chunks, as ``malloc_stats`` counts them in all."""
+    """The totals of ``malloc_stats``: all arenas and the mmapped chunks."""
 
     system: int
     in_use: int
@@ -79,7 +81,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Whole:
-    """An allocator without arenas: all that it has."""
+    """The totals of an allocator without arenas, in bytes."""
 
     allocator: str
     module: str | None
@@ -90,7 +92,8 @@ class Whole:
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena of any allocator, or all of one that has none; None for what an allocator has not."""
+    """An arena of any allocator, or the whole of an allocator without arenas. None: the allocator has no such
+    figure."""
 
     allocator: str
     module: str | None
@@ -116,7 +119,7 @@ class ArenaRow:
 
 @dataclass(frozen=True)
 class AllArenasTotal:
-    """Sums over all arenas of all allocators, and chunks with a mapping of their own."""
+    """Sums over all arenas of all allocators and the mmapped chunks."""
 
     system: int
     in_use: int
@@ -125,7 +128,7 @@ class AllArenasTotal:
 
 @dataclass(frozen=True)
 class AllArenas:
-    """The document of ``heap arenas``."""
+    """The JSON document of ``heap arenas``."""
 
     rows: list[ArenaRow]
     total: AllArenasTotal
@@ -138,8 +141,10 @@ class AllArenas:
 
 @dataclass(frozen=True)
 class Arenas:
-    """The answer of ``heap arenas``. ``wholes``: the allocators that have no arenas; ``allocator``: whose ``arenas``
-    are, None if the allocator has none."""
+    """The answer of ``heap arenas``.
+
+    ``wholes`` are the allocators without arenas. ``allocator`` names the allocator of ``arenas``, None if it has none.
+    """
 
     arenas: list[Arena]
     mmapped: Mmapped
@@ -153,7 +158,7 @@ class Arenas:
     allocator: str | None = None
 
     def as_document(self) -> AllArenas:
-        """All allocators' arenas in one list."""
+        """Return the document, with the arenas of all allocators in one list."""
         rows = [_own_row(row, self.allocator or "") for row in self.arenas]
         rows += [_extent_row(row) for row in self.others]
         rows += [
@@ -190,10 +195,11 @@ def _whole(found: Allocator) -> Whole:
 
 
 def arenas(heap: Heap, detail: bool = False) -> Arenas:
-    """Every arena in the order in which ``malloc_stats`` prints them; of a malloc without arenas its sizes. Raises
-    Unsupported where malloc is not known.
+    """Return the arenas in the order in which ``malloc_stats`` prints them.
 
-    ``detail``: the bins are followed, and told by kind."""
+    For a malloc without arenas the answer has its size classes. ``detail``: follow the bins and list them by kind.
+    Raises Unsupported if malloc is unknown.
+    """
     found = heap.malloc
     others = other_arenas(heap)
     caches = [row for allocator in heap.standing_in for row in allocator.free_caches()]
@@ -223,8 +229,11 @@ def arenas(heap: Heap, detail: bool = False) -> Arenas:
 
 
 def other_arenas(heap: Heap) -> list[ExtentArena]:
-    """Those of allocators that are no C library's, each with what ``--arena`` takes for it: its number where no other
-    is meant by that, else with the allocator's name before it, or its module's where several bring the same one."""
+    """Return the arenas of the allocators that replace the C library's malloc.
+
+    ``choice`` is what ``--arena`` takes: the arena's number if that is unambiguous; else the allocator's name before
+    it, or the module's name if several modules bring the same allocator.
+    """
     rows = [row for allocator in heap.standing_in for row in allocator.extent_arenas()]
     kinds = {(row.allocator, row.root) for row in rows}
     is_alone = len(kinds) == 1 and heap.malloc.idle
@@ -240,19 +249,21 @@ def _choice(row: ExtentArena, is_alone: bool, is_twice: bool) -> str:
 
 @dataclass(frozen=True)
 class ArenaChoice:
-    """An arena as a user names it: its number, and the allocator's name or the module that brings it; None for the one
-    that serves malloc."""
+    """An arena as a user names it: its number and, in ``of``, the allocator's name or the module that brings it.
+
+    ``of`` is None for the allocator that serves malloc.
+    """
 
     index: int
     of: str | None = None
 
     def __str__(self) -> str:
-        """As it is typed."""
+        """Return the choice as a user types it."""
         return str(self.index) if self.of is None else f"{self.of}:{self.index}"
 
 
 def chosen(rows: Iterable[ExtentArena], choice: ArenaChoice) -> list[ExtentArena]:
-    """The arenas that are meant, of those of allocators that are no C library's."""
+    """Return the arenas in ``rows`` that match ``choice``."""
     return [row for row in rows if row.index == choice.index and choice.of in (None, row.allocator, row.module)]
 
 
@@ -264,7 +275,7 @@ def _without_arenas(malloc: Allocator, others: list[ExtentArena]) -> Arenas:
 
 
 def _heaps_by_arena(glibc: Glibc) -> dict[int, list[HeapRange]]:
-    """The heaps of each arena, ascending, by its index."""
+    """Return the heaps of each arena, ascending, by the arena's index."""
     found: dict[int, list[HeapRange]] = {}
     for heap in sorted(glibc.heaps, key=lambda heap: heap.start):
         found.setdefault(heap.arena, []).append(heap)

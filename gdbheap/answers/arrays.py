@@ -1,7 +1,7 @@
-"""Which DataFrames, tables and arrays are there, with their columns?
+"""List the DataFrames, tables and arrays of a target, with their columns.
 
-The accounting: a row's ``bytes`` are what its library counts, so that what two rows show is in both; ``shared`` are
-those of them that rows before it have. The rows' bytes without ``shared`` add up to the sum, in which no byte is twice.
+A row's ``bytes`` are what its library counts, so memory that two rows show is in both. ``shared`` is the part that
+earlier rows have. The rows' bytes without ``shared`` add up to the sum, in which no byte counts twice.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from gdbheap.targets.ranges import joined
 
 __all__ = ["ArrayColumn", "ArrayRow", "Arrays", "InArray", "array_at", "arrays", "frames_of"]
 
-# What is listed whatever it shares; what is only where it shows memory that no row before it has.
+# WHOLE kinds always have a row. PARTS have one only if they show memory that no earlier row has.
 WHOLE, PARTS = (DATAFRAME, TABLE, RECORD_BATCH), (SERIES, INDEX, CHUNKED_ARRAY, ARROW_ARRAY, TENSOR, NDARRAY)
 TABLES = tuple(what for what in (*WHOLE, *PARTS) if what not in (TENSOR, NDARRAY))
-# Objects that are read, of those with columns and of arrays.
+# The largest number of objects read, of each group of kinds (tables, tensors, arrays).
 MAX_OBJECTS = 100_000
-# Pointers that are followed for sizes with the objects behind them.
+# The largest number of pointers followed to add the sizes of the objects they point to.
 MAX_POINTERS = 1 << 20
 POINTERS_AT_ONCE = 1 << 13
-# What they are is known; what they hold is read only where symbols say what it is, of the last one never.
+# Their values are read only if symbols give the layout; those of a LazyFrame never.
 UNREAD = ("polars.DataFrame", "polars.Series", "polars.LazyFrame")
-# What uses such arrays has one of these loaded.
+# A process with such arrays has one of these libraries loaded.
 LIBRARIES = ("_multiarray_umath", "libarrow.so", "libtorch_python.so", "polars")
 
 
 @dataclass(frozen=True)
 class ArrayColumn:
-    """A column, or the index; ``address`` is where its first values lie."""
+    """A column or an index; ``address`` is where its first values lie."""
 
     what: str
     name: str | None
@@ -64,7 +64,7 @@ class ArrayColumn:
 
 @dataclass(frozen=True)
 class KeptBy:
-    """How many views of one type alone keep a buffer."""
+    """The views of one type that alone keep a buffer: their number and the bytes that they show."""
 
     type: str
     count: int
@@ -73,8 +73,11 @@ class KeptBy:
 
 @dataclass(frozen=True)
 class ArrayRow:
-    """A table with its columns, or an array; of a tensor ``bytes`` are those of its storage in this memory. A slice
-    may keep far more than it shows: ``retained`` says how much."""
+    """A table with its columns, or an array.
+
+    ``bytes`` of a tensor are those of its storage in this memory. A slice may keep far more than it shows: ``retained``
+    has the bytes that it keeps.
+    """
 
     what: str
     type: str
@@ -99,8 +102,7 @@ class ArrayRow:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The rows that were asked for, those with most bytes first; how many there are in all, and the bytes that all have
-    together."""
+    """The requested rows, largest first, with the number and the bytes of all rows."""
 
     rows: list[ArrayRow]
     count: int
@@ -110,8 +112,10 @@ class Arrays:
 
 @dataclass(frozen=True)
 class InArray:
-    """A column, or an array, that has an address among its values; ``of``, ``type``, ``address`` and ``whole_shape``
-    are of what it is a column of, or it itself."""
+    """The column or array that has an address among its values.
+
+    ``of``, ``type``, ``address`` and ``whole_shape`` describe the table with the column, or the array itself.
+    """
 
     what: str
     name: str | None
@@ -124,17 +128,17 @@ class InArray:
 
 
 def frames_of(heap: Heap) -> Frames:
-    """A reader of frames. Raises NotAPython, or Unsupported."""
+    """Return a reader of tables and arrays. Raises NotAPython, or Unsupported."""
     return Frames(heap.python.objects, partial(_fits, heap))
 
 
 def _fits(heap: Heap, start: int, size: int) -> bool:
-    """Whether so many bytes can be one buffer: part of a used block, or of memory that may be read."""
+    """Return whether ``size`` bytes at ``start`` can be one buffer: inside a used block, or in readable mappings."""
     if size < 0:
         return False
     block = heap.block_at(start)
     if block is not None:
-        # A block with a header reaches into that of the next one, by a word.
+        # A block with a header extends one word into the header of the next block.
         beyond = heap.target.machine.word if block.address + block.size > block.end else 0
         return block.state == "used" and start + size <= block.end + beyond
     at = start
@@ -147,14 +151,14 @@ def _fits(heap: Heap, start: int, size: int) -> bool:
 
 
 class _Covered:
-    """Memory that rows have: ascending ranges that do not touch."""
+    """The memory of the rows so far: ascending ranges that do not touch."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> int:
-        """How many of these bytes it did not have yet; it has them then."""
+        """Add a range and return how many of its bytes are new."""
         first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
         low, high = min([start, *self._starts[first:last]]), max([end, *self._ends[first:last]])
         had = sum(min(end, self._ends[at]) - max(start, self._starts[at]) for at in range(first, last))
@@ -164,7 +168,7 @@ class _Covered:
 
 @dataclass(frozen=True)
 class _Surveyed:
-    """A frame with the bytes of it that no frame before it has."""
+    """A table or array, with its bytes that no earlier one has and those that earlier ones have."""
 
     frame: Frame
     new: int
@@ -172,7 +176,7 @@ class _Surveyed:
 
 
 class _Survey:
-    """All frames of one target."""
+    """All tables and arrays of one target."""
 
     def __init__(self, heap: Heap) -> None:
         self.frames = frames_of(heap)
@@ -183,7 +187,7 @@ class _Survey:
         self._covered = _Covered()
 
     def rows(self) -> Iterator[_Surveyed]:
-        """Tables first, then tensors, then arrays: what comes later may show memory of those before."""
+        """Yield tables first, then tensors, then arrays. Later ones may show memory of earlier ones."""
         for address, what in self._instances(TABLES):
             frame = self._read(address, what)
             if frame is not None:
@@ -196,8 +200,10 @@ class _Survey:
                 yield from self._surveyed(frame)
 
     def frames_within(self, start: int, end: int) -> Iterator[Frame]:
-        """Those that may have values in this memory, in the same order. Of arrays, of which there may be very many,
-        those whose data begin there are read."""
+        """Yield those that may have values in [start, end), in the order of ``rows``.
+
+        There may be very many arrays, so only arrays whose data begin in the range are read.
+        """
         for address, what in self._instances(TABLES):
             frame = self._read(address, what)
             if frame is not None:
@@ -210,8 +216,10 @@ class _Survey:
                     yield frame
 
     def _tensors(self) -> Iterator[Frame]:
-        """One tensor for each storage, the one with the most items, and not a transposed one; the others are its
-        views."""
+        """Yield one tensor for each storage: the one with the most items, if possible not a transposed one.
+
+        The others count as its views.
+        """
         found = [self._read(address, what) for address, what in self._instances((TENSOR,))]
         frames = sorted((one for one in found if one is not None), key=_whole_first)
         owners: dict[int, int] = {}
@@ -223,7 +231,7 @@ class _Survey:
                 self.views[owner] = self.views.get(owner, 0) + 1
 
     def _array(self, address: int, what: str) -> Frame | None:
-        """The array; None where it shows another one's memory."""
+        """Return the array; None if it shows the memory of another array and so counts as a view."""
         owner = self.frames.arrays.owner(address)
         if owner == address:
             return self._read(address, what)
@@ -240,7 +248,7 @@ class _Survey:
         return frame
 
     def _instances(self, wanted: tuple[str, ...]) -> list[tuple[int, str]]:
-        """The live objects that are such frames, in the order of their kinds, the largest objects of each first."""
+        """Return (address, kind) of the live objects of the ``wanted`` kinds: by kind, then the largest first."""
         census = self._heap.python.census
         known = {row.address: self.frames.what(row.address) for row in census.rows}
         kinds = {address: what for address, what in known.items() if what in wanted and what is not None}
@@ -255,7 +263,7 @@ class _Survey:
         return sorted(rows, key=lambda row: wanted.index(row[1]))
 
     def _surveyed(self, frame: Frame) -> Iterator[_Surveyed]:
-        """The frame, if it is a row."""
+        """Yield the frame if it gets a row: a whole one always, a part only if it adds memory."""
         spans = joined(frame.spans)
         new = sum(self._covered.add(start, end) for start, end in spans)
         is_elsewhere = frame.what == TENSOR and not spans and (frame.bytes is None or bool(frame.nbytes))
@@ -268,7 +276,7 @@ def _whole_first(frame: Frame) -> tuple[int, bool, int]:
 
 
 def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
-    """All tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
+    """Return the tables and arrays of at least ``minimum`` bytes. Raises NotAPython, or Unsupported."""
     survey = _Survey(heap)
     found = list(survey.rows())
     _note_unread(heap, survey)
@@ -289,7 +297,7 @@ def arrays(heap: Heap, minimum: int, top: int | None) -> Arrays:
 
 
 def _with_holders(heap: Heap, frames: Frames, rows: list[ArrayRow]) -> list[ArrayRow]:
-    """Return the rows with what each retains, and with the small views that alone keep it."""
+    """Add to each row the bytes that it retains, and the small views that alone keep it."""
     try:
         graph, views = heap.references.graph, kept_by_views(heap, frames)
     except GdbheapError:
@@ -302,13 +310,13 @@ def _with_holders(heap: Heap, frames: Frames, rows: list[ArrayRow]) -> list[Arra
 
 
 def _start(heap: Heap, address: int | None) -> int:
-    """Return where the block in use begins that holds an address; 0 where there is none."""
+    """Return the start of the block that contains ``address``; 0 if no block does."""
     block = None if address is None else heap.block_at(address)
     return 0 if block is None else block.address
 
 
 def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:
-    """Return how many bytes of these ranges are not resident; 0 where residency is not known."""
+    """Return how many bytes of these ranges are not resident; 0 if residency is unknown."""
     pages = heap.target.pages
     if pages is None:
         return 0
@@ -316,7 +324,7 @@ def _absent(heap: Heap, spans: Iterable[tuple[int, int]]) -> int:
 
 
 def _note_unread(heap: Heap, survey: _Survey) -> None:
-    """Says which frames could not be read, or never are: their values are in no row."""
+    """Report the types whose values were not read or never are; no row has these values."""
     counts = dict(survey.unread)
     for row in heap.python.census.rows:
         if survey.frames.what(row.address) is None:
@@ -328,7 +336,7 @@ def _note_unread(heap: Heap, survey: _Survey) -> None:
 
 
 def _own(row: _Surveyed) -> int:
-    """Of its bytes those that are in no row before; what is no buffer (a RangeIndex) is its own."""
+    """Return the row's bytes that no earlier row has. For a row without a buffer (a RangeIndex) all are its own."""
     return row.new if row.frame.bytes is None else max(row.frame.bytes - row.shared, 0)
 
 
@@ -356,14 +364,15 @@ def _column(column: Column, deep: _Deep) -> ArrayColumn:
 
 
 class _Deep:
-    """Counts the objects behind pointers; so many in all."""
+    """Adds up the sizes of the objects behind pointers, for at most MAX_POINTERS pointers in all."""
 
     def __init__(self, frames: Frames) -> None:
         self._fields = frames.fields
         self._left = MAX_POINTERS
 
     def of(self, values: Values) -> int | None:
-        """A column's bytes with its objects; None where one of them does not tell its size, or there are too many."""
+        """Return the bytes of a column with its objects; None if an object's size is unknown or too many objects
+        remain."""
         if values.bytes is None or not values.objects:
             return values.bytes
         count = sum(piece.count for piece in values.objects)
@@ -396,9 +405,11 @@ class _Deep:
 
 
 def array_at(heap: Heap, address: int, within: tuple[int, int]) -> InArray | None:
-    """The column or the array with ``address`` among its values; None where there is none, or nothing is known of such.
-    Of those that share memory the first. ``within``: the first byte, and the one after the last, of the block or
-    mapping that has the address, and so the array's values."""
+    """Return the column or array with ``address`` among its values; None if there is none or none can be read.
+
+    If several share the memory, the first one is returned. ``within`` is the range, end exclusive, of the block or the
+    mappings around ``address``, in which the values must begin.
+    """
     if not any(name in loaded.path for loaded in heap.target.objects for name in LIBRARIES):
         return None
     if heap.python.objects_or_none is None:

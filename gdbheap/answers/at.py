@@ -1,4 +1,4 @@
-"""What is at this address, and who owns it?"""
+"""Describe what lies at an address, and who owns it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gdbheap.targets.mappings import Mapping
 if TYPE_CHECKING:
     from gdbheap.stacks import Made
 
-# Blocks that are named at most.
+# The largest number of referred blocks that are named.
 MAX_REFERRED = 100
 MMAP = "mmap()"
 
@@ -34,7 +34,7 @@ __all__ = ["At", "AtMapping", "Block", "Object", "Owner", "Referred", "at", "fin
 
 @dataclass(frozen=True)
 class AtMapping:
-    """The mapping that holds the address."""
+    """The mapping that contains the address, and whose memory the address is (``whose``)."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class AtMapping:
 
 @dataclass(frozen=True)
 class Object:
-    """The Python object in the block: ``size`` is the block's, ``text`` a bounded repr or None."""
+    """The Python object in the block. ``size`` is the block's; ``text`` is a bounded repr or None."""
 
     address: int
     type: str
@@ -56,7 +56,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Owner:
-    """The object that owns the block, and what the block is to it; or a description without an address."""
+    """The object that owns the block, and in ``what`` the block's role; or only a description, without an address."""
 
     address: int | None
     type: str | None
@@ -65,7 +65,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Referred:
-    """A used block into which a word of another one leads."""
+    """A used block that a word of the described block points to."""
 
     address: int
     size: int
@@ -74,7 +74,7 @@ class Referred:
 
 @dataclass(frozen=True)
 class Allocated:
-    """The line of Python that allocated the block, as tracemalloc has it."""
+    """The line of Python that allocated the block, and the size it asked for, as tracemalloc records them."""
 
     file: str
     line: int
@@ -99,7 +99,8 @@ class At:
 
 
 def at(heap: Heap, address: int, path: bool = False) -> At:
-    """What is at ``address``. Raises UsageError when no mapping holds it."""
+    """Return what lies at ``address``; ``path``: also how it is reached. Raises UsageError if no mapping contains
+    it."""
     mapping = heap.target.mappings.find(address)
     if mapping is None:
         raise UsageError(f"{address:#x} is in no mapping of this target: check the address")
@@ -123,7 +124,8 @@ def at(heap: Heap, address: int, path: bool = False) -> At:
 
 
 def _in_mapped(heap: Heap, mapping: Mapping, mapped: Mapped, path: str | None) -> At:
-    """Return the memory that an object mapped as its block: its bytes are not read."""
+    """Return an address inside memory that an object mapped. That memory counts as one block; its bytes are not
+    read."""
     whose = _mapping(heap, mapping, _whose_mapping(heap, mapping, mapped.address))
     block = _in_mappings(heap, Block(mapped.address, mapped.size, "used", MMAP, None, None, mapped.end))
     holder = heap.block_at(mapped.block)
@@ -141,7 +143,10 @@ def _mapping(heap: Heap, mapping: Mapping, owner: str) -> AtMapping:
 
 
 def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int]:
-    """Where an array may begin that has a value in the block, or in the mapping: the kernel divides what was one."""
+    """Return the range in which an array with a value at the address may begin: the block, or the mappings.
+
+    Adjacent mappings before this one count too, as the kernel may have split one mapping.
+    """
     if block is not None:
         return block.address, block.end
     start = mapping.start
@@ -151,7 +156,10 @@ def _around(heap: Heap, mapping: Mapping, block: Block | None) -> tuple[int, int
 
 
 def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
-    """Whether it may belong to an array: to list all of them takes long, and another object's buffer is none's."""
+    """Return whether the block could be array data.
+
+    Listing arrays is slow, and a buffer with another known owner is not array data.
+    """
     if block is not None and block.state != "used":
         return False
     kind = None if owner is None else owner.type
@@ -159,13 +167,16 @@ def _may_be_values(block: Block | None, owner: Owner | None) -> bool:
 
 
 def _allocated(heap: Heap, block: Block) -> Allocated | None:
-    """Return where tracemalloc says that a block was allocated."""
+    """Return where the block was allocated according to tracemalloc; None if it has no record."""
     found = None if heap.python.objects_or_none is None else traced(heap, block.address)
     return None if found is None else Allocated(*found.line, found.trace.size)
 
 
 def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referred], int]:
-    """What the words of a block lead to; of an object's those from its own address on."""
+    """Return the used blocks that the block's words point to (at most MAX_REFERRED), and the count of all.
+
+    For an object, words before its own address are skipped.
+    """
     heaps = _native.Heaps(heap.target.space, heap.walked.stores)
     start = block.address if held is None else held.address
     found = heaps.led_to(start, block.end, MAX_REFERRED)
@@ -176,12 +187,13 @@ def _refers(heap: Heap, block: Block, held: Object | None) -> tuple[list[Referre
 
 
 def find_block(heap: Heap, address: int) -> Block | None:
-    """The innermost allocator's block at ``address``, or what Python's objects say of memory that is not walked."""
+    """Return the innermost allocator's block at ``address``, or what Python objects know of memory that is not
+    walked."""
     return heap.block_at(address) or _claimed_block(heap, address)
 
 
 def _claimed_block(heap: Heap, address: int) -> Block | None:
-    """What Python's objects say lies in memory of an allocator that is not walked."""
+    """Return the block that Python's objects claim in memory of an allocator that is not walked."""
     other = heap.other_allocator
     objects = heap.python.objects_or_none if other is not None else None
     found = objects.claimed.find(address) if objects is not None and objects.claimed else None
@@ -192,7 +204,7 @@ def _claimed_block(heap: Heap, address: int) -> Block | None:
 
 
 def _in_mappings(heap: Heap, block: Block | None) -> Block | None:
-    """The block with the number of mappings that it lies in."""
+    """Return the block with the number of mappings that it spans."""
     if block is None:
         return None
     at, count = block.address, 0
@@ -226,15 +238,18 @@ def _variable(heap: Heap, block: Block) -> str | None:
 
 
 def _of_array(owner: Owner | None, inside: InArray | None) -> Owner | None:
-    """The owner of a block of values. One of Arrow's tables says itself where those of its columns are; by reach alone
-    the block is that object's which leads there first, by whatever word: of Arrow's, any of its functions' may."""
+    """Return the owner of a block of array values.
+
+    Reachability assigns a block to whichever object points to it first; in Arrow that may be any function. An Arrow
+    table itself says where its columns are, so it becomes the owner.
+    """
     if owner is None or inside is None or owner.what != ROLES[REACHED] or not inside.type.startswith(OF_ARROW):
         return owner
     return Owner(inside.address, inside.type, owner.what)
 
 
 def _whose(heap: Heap, address: int, block: Block | None) -> str:
-    """Whose memory an address is, in words."""
+    """Return in words whose memory an address is."""
     if block is not None and block.arena is not None:
         return f"{block.allocator} arena {block.arena}"
     if block is not None:

@@ -1,4 +1,4 @@
-"""Blocks of unknown contents by the objects that they hang on, such as all that OpenSSL has for an SSLContext."""
+"""Credit blocks of unknown contents to the objects that hold them, such as all that OpenSSL has for an SSLContext."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gdbheap.graph.paths import STRUCTURE, Group, Paths
 
 __all__ = ["Credit", "Share", "credited"]
 
-# SAMPLES of all blocks are read. MIN_SAMPLES of them show which type most blocks of a holder hang on.
+# About SAMPLES of all blocks are read. A holder needs MIN_SAMPLES of them to show on which type most hang.
 SAMPLES, MIN_SAMPLES = 500, 8
-# How much of the chain to a block is looked at, from its end: a list of C's may have a million blocks.
+# How many nodes of the chain to a block are read, from its end: a linked list in C may have a million blocks.
 LAST = 1 << 10
 NOBODY = (1 << 32) - 1
 UNKNOWN, OBJECT = "unknown", "object"
 
 
 class Share(Protocol):
-    """A group of blocks that a label has."""
+    """A group of blocks that belongs to a label."""
 
     @property
     def label(self) -> int: ...
@@ -30,7 +30,7 @@ class Share(Protocol):
 
 @dataclass(frozen=True)
 class Credit:
-    """Objects of a type with all that hangs on them; it is a group."""
+    """Objects of one type with all that hangs on them. A Credit is its own ``group``."""
 
     label: int
     type_address: int
@@ -46,8 +46,11 @@ class Credit:
 
 
 def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) -> list[Share]:
-    """Return the shares of the labels that ``seeds`` give to nodes; where a label has mostly blocks of unknown contents
-    and most of these hang on objects of one type that no other label has, these objects have them."""
+    """Return the shares of the labels that ``seeds`` give to nodes, with unknown blocks credited to objects.
+
+    This applies to a label whose blocks are mostly of unknown contents, and most of these hang on objects of one type
+    that no other label has. These objects get the blocks.
+    """
     graph = paths.references.graph
     found = _types(paths, seeds, _unknown(shares))
     counts = {
@@ -73,7 +76,7 @@ def credited(paths: Paths, seeds: Mapping[int, int], shares: Sequence[Share]) ->
 
 
 def _unknown(shares: Sequence[Share]) -> set[int]:
-    """Return the labels whose largest group is of C code."""
+    """Return the labels whose largest group consists of blocks of C code."""
     largest: dict[int, Group] = {}
     for share in shares:
         if share.label not in largest or share.group.bytes > largest[share.label].bytes:
@@ -86,7 +89,7 @@ def _is_of_c(group: Group) -> bool:
 
 
 def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int, int]:
-    """Return the type of object that most of the blocks of unknown contents of each label hang on."""
+    """Return, for each label, the type of object on which most of its blocks of unknown contents hang."""
     graph = paths.references.graph
     numbers = range(0, graph.blocks_end, max(1, graph.blocks_end // SAMPLES)) if labels else ()
     found: dict[int, Counter[int]] = {label: Counter() for label in labels}
@@ -101,8 +104,10 @@ def _types(paths: Paths, seeds: Mapping[int, int], labels: set[int]) -> dict[int
 
 
 def _behind_seed(paths: Paths, seeds: Mapping[int, int], number: int) -> list[int]:
-    """Return the end of the chain to a block, from the last node on that has a label; without the list where a list of
-    C's is longer than what is looked at. Empty where no label is found."""
+    """Return the end of the chain to a block, from the last node that has a label; empty if none has.
+
+    If a linked list in C is longer than the part that is read, the chain of the block's owner is returned instead.
+    """
     graph = paths.references.graph
     chain = graph.chain(number, LAST)
     found = _from_seed(chain, seeds)
@@ -118,6 +123,6 @@ def _from_seed(chain: list[int], seeds: Mapping[int, int]) -> list[int]:
 
 
 def _last_type(paths: Paths, chain: list[int]) -> int:
-    """Return the type of the last object of a chain; 0 where no object is in it."""
+    """Return the address of the type of the last object on a chain; 0 if no node is an object."""
     nodes = paths.references.graph.nodes_of(chain)
     return next((node.type_address for node in reversed(nodes) if node.kind == OBJECT), 0)

@@ -1,4 +1,4 @@
-"""Used blocks of C code, counted by kind."""
+"""Count the used blocks of C code by kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class KindRow:
-    """Used blocks of one kind: a class, what a container keeps in the blocks, or what a library does, in words."""
+    """Used blocks of one kind: a class, the elements of a container, or a library's purpose in words."""
 
     type: str
     count: int
@@ -28,8 +28,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class BlockKinds:
-    """The answer of ``heap chunks --by=type``: a row a kind, what is of none of them, and all together; the sums are
-    over all, also when the list is cut."""
+    """The answer of ``heap chunks --by=type``: a row for each kind, the unclassified blocks, and the total.
+
+    The sums cover all blocks, also when the list is cut.
+    """
 
     rows: list[KindRow]
     count: int
@@ -39,11 +41,13 @@ class BlockKinds:
 
 
 def block_kinds(heap: Heap, by_count: bool = False, top: int | None = None) -> BlockKinds:
-    """The kinds that have blocks, those with the most bytes (or blocks) first, the first ``top``. Raises Unsupported
-    where no allocator is known."""
+    """Return the first ``top`` kinds, those with the most bytes (or blocks) first.
+
+    Raises Unsupported if no allocator is known.
+    """
     structures = heap.structures
     sums: dict[str, tuple[int, int]] = {}
-    # Kinds by other vtables may be of one type, or of none that is known.
+    # Kinds with different vtables may have the same type, or no known type.
     for each in structures.sums:
         known = sums.get(each.kind.text, (0, 0))
         sums[each.kind.text] = known[0] + each.count, known[1] + each.bytes

@@ -1,4 +1,4 @@
-"""Which kind of buffers holds how much, and whose are they?"""
+"""Sum the buffers that Python objects own, by type and kind of field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Buffer:
-    """The blocks that the objects of a type own by one kind of field."""
+    """The blocks that objects of one type own through one kind of field."""
 
     type: str
     role: str
@@ -26,7 +26,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Buffers:
-    """The answer of ``heap pyobjects --buffers``; the sums are over all that match, also when the list is cut."""
+    """The answer of ``heap pyobjects --buffers``. The sums cover all matching rows, also when the list is cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "reached", "absent")
     rows: list[Buffer]
@@ -46,9 +46,10 @@ ORDERS: dict[str, Callable[[Buffer], tuple[object, ...]]] = {
 
 
 def buffers(heap: Heap, pattern: str | None = None, order: str = "bytes", top: int | None = None) -> Buffers:
-    """A row for each kind of buffer of each type whose name matches ``pattern``, the first ``top`` in one of ORDERS.
+    """Return a row for each type that matches ``pattern`` and each kind of its buffers.
 
-    Raises NotAPython or Unsupported."""
+    The rows are sorted by one of ORDERS and cut at ``top``. Raises NotAPython or Unsupported.
+    """
     sums: dict[tuple[str, int], list[int]] = {}
     for of_type in heap.python.owned_census.rows:
         for owned in of_type.owned:

@@ -1,4 +1,4 @@
-"""The used blocks of a program without Python by what holds them: a global, a variable of a thread, a mapping."""
+"""Group the used blocks of a program without Python by holder: a global, a thread's variable, a mapping."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gdbheap.targets.ranges import holds
 __all__ = ["IN_MALLOC", "RootShare", "by_root"]
 
 RUNTIME_HEAP, IN_MALLOC = "runtime heap", "runtime in malloc"
-# What objects of a runtime keep in malloc, by the runtime's id.
+# Names for the memory of a runtime's objects, by the runtime's id.
 OF_RUNTIMES = {
     "v8": "objects in the V8 (JavaScript) heap (Buffer, ArrayBuffer and the like)",
     "perl": "variables of Perl, whose names are not read",
@@ -32,8 +32,10 @@ CONTAINERS = ("std::", "HashMap or ", "BTreeMap or ")
 
 @dataclass
 class RootShare:
-    """The blocks of one holder: its ``name``, the ``kind`` of its root, and the ``groups`` of its blocks. ``absent``:
-    bytes of large blocks that are not resident."""
+    """The blocks of one holder: its ``name``, the ``kind`` of its root, and the ``groups`` of its blocks.
+
+    ``absent``: the bytes of large blocks that are not resident.
+    """
 
     name: str
     kind: str
@@ -46,12 +48,12 @@ class RootShare:
         return sum(size for _what, _count, size in self.groups)
 
     def add(self, paths: Paths, group: Grouped) -> None:
-        """Add blocks of one kind."""
+        """Add a group of blocks of one kind."""
         self.groups.append((group_name(paths, group), group.count, group.bytes))
 
 
 def by_root(heap: Heap, minimum: int) -> list[RootShare]:
-    """Sum the blocks of at least ``minimum`` bytes, a row for each holder. Unreachable blocks are a row too."""
+    """Sum the blocks of at least ``minimum`` bytes, with a row for each holder and one for unreachable blocks."""
     paths = heap.paths
     graph = paths.references.graph
     found = _Holders(heap, paths)
@@ -67,16 +69,16 @@ def by_root(heap: Heap, minimum: int) -> list[RootShare]:
 
 
 class _Holders:
-    """Rows by their labels, and the nodes of the graph that they begin at."""
+    """Rows of holders by their labels, and the nodes of the graph at which they begin."""
 
     def __init__(self, heap: Heap, paths: Paths) -> None:
         self.rows: list[RootShare] = []
         self.seeds: dict[int, int] = {}
-        # Labels of rows that are not divided.
+        # Labels of rows that are not split into branches.
         self._whole: set[int] = set()
         self._paths, self._references = paths, paths.references
         self._labels: dict[tuple[str, str], int] = {}
-        # The largest branch of each row that has a type: its bytes and the type.
+        # The bytes and the type of each row's largest branch that has a type.
         self._typed: dict[int, tuple[int, str]] = {}
         own = heap.content_holders()
         runtime = main_runtime(heap) or _in_malloc(heap)
@@ -96,7 +98,7 @@ class _Holders:
         return label
 
     def _of_contents(self, holders: Iterable[ContentHolder]) -> None:
-        """Begin a row at the blocks of each holder that only its contents know."""
+        """Begin a row at the blocks of each holder that only its contents reveal."""
         for held in holders:
             label = self._label(held.name, held.kind)
             self._whole.add(label)
@@ -118,7 +120,7 @@ class _Holders:
         self.seeds[branch.id] = self._label(self._name(holder, first, what), self.rows[label].kind)
 
     def _name(self, holder: Node, first: Node, what: str | None) -> str:
-        """Return the name of a branch below a thread or a mapping: the variable or frame that leads to it, and its
+        """Return the name of a branch below a thread or a mapping: the variable or frame that holds it, and its
         type."""
         place = self._paths.edge(holder, first).text
         if isinstance(holder.root, BlockRoot) and holder.root.kind == MEMORY:
@@ -126,26 +128,28 @@ class _Holders:
         return f"{place}: {what or 'block'}"
 
     def name_globals(self) -> None:
-        """Add to the name of a global the type of what has most of its bytes."""
+        """Add to a global's name the type that has more than half of its bytes."""
         for label, (size, what) in self._typed.items():
             row = self.rows[label]
             if row.kind == GLOBAL and 2 * size > row.bytes:
                 row.name = f"{row.name}: {what}"
 
     def label_of(self, chain: list[int]) -> int:
-        """Return the label of the nearest holder on a chain of the graph, -1 for none."""
+        """Return the label of the nearest holder on a chain of the graph; -1 if there is none."""
         return next((self.seeds[node] for node in reversed(chain) if node in self.seeds), -1)
 
 
 def _of_most(types: list[str]) -> str | None:
-    """Return of the types on a way down, the outermost first, the innermost that is no container of a library; the
-    outermost where all are."""
+    """Return the innermost type on a path that is not a library's container; if all are, the outermost.
+
+    ``types`` begins with the outermost.
+    """
     own = [name for name in types if not name.startswith(CONTAINERS)]
     return own[-1] if own else types[0] if types else None
 
 
 def _row_of(root: BlockRoot, own: Iterable[ContentHolder], heap: Heap, runtime: Runtime | None) -> tuple[str, str]:
-    """Return the name and the kind of the row of a root."""
+    """Return the name and the kind of a root's row."""
     start = root.ranges[0][0] if root.ranges else 0
     held = next((each for each in own if root.kind == MEMORY and holds(each.ranges, start)), None)
     if held is not None:
@@ -157,12 +161,12 @@ def _row_of(root: BlockRoot, own: Iterable[ContentHolder], heap: Heap, runtime: 
 
 
 def _in_malloc(heap: Heap) -> Runtime | None:
-    """Return the runtime that keeps its objects in blocks of malloc."""
+    """Return the runtime that keeps its objects in malloc blocks."""
     return next((one for one in heap.runtimes if one.kind.memory == MMAPPED), None)
 
 
 def _is_of_runtime(root: BlockRoot, start: int, heap: Heap, runtime: Runtime) -> bool:
-    """Whether a root is memory of a runtime, or a variable of its own that leads to what it has from malloc."""
+    """Return whether a root is a runtime's memory, or a runtime's own variable that points to its malloc blocks."""
     if root.kind == MEMORY:
         mapping = heap.target.mappings.find(start)
         return mapping is not None and runtime.owns(mapping)

@@ -1,4 +1,4 @@
-"""Why blocks that no root keeps alive are not free, in words."""
+"""Say in words why blocks that no root keeps alive are not free."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ SAME = "the same"
 
 @dataclass(frozen=True)
 class CollectorFacts:
-    """The facts that decide which cycles the collector frees; see native/core/src/graph/unreachable.rs."""
+    """The facts that decide which cycles the collector frees; see native/core/src/graph/unreachable.rs.
+
+    ``frames`` are the types of frames and generators, ``code`` the code type, ``finalized`` the types with a
+    ``tp_del``, and ``frozen`` the objects that gc.freeze() put aside.
+    """
 
     frames: list[int] = field(default_factory=list)
     code: int = 0
@@ -49,7 +53,7 @@ class CollectorFacts:
 
 
 def collector_facts(heap: Heap) -> CollectorFacts:
-    """Return the facts of a program with Python; empty ones without it. Raises Unsupported."""
+    """Return the facts of a program with Python; empty ones without Python. Raises Unsupported."""
     if not heap.is_python:
         return CollectorFacts()
     names, kinds = heap.python.paths.names, heap.references.graph.type_addresses()
@@ -71,7 +75,7 @@ def _frozen(heap: Heap) -> list[int]:
 
 
 def _has_own_finalizer(heap: Heap, kind: int) -> bool:
-    """Whether ``tp_del`` is set: by ``__del__`` in Python 2, by some types written in C in Python 3."""
+    """Return whether a type sets ``tp_del``: through ``__del__`` in Python 2, in some C types in Python 3."""
     release = heap.python.objects.release
     try:
         return heap.target.space.word(kind + release.at(TP_FLAGS) + DEL_AFTER_FLAGS) != 0
@@ -80,14 +84,15 @@ def _has_own_finalizer(heap: Heap, kind: int) -> bool:
 
 
 class CauseTexts:
-    """Words for the causes of one answer."""
+    """Texts for the causes of one answer."""
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
         self._known: dict[int, str] = {}
 
     def text(self, number: int, cause: _native.Cause, is_head: bool) -> str:
-        """Return why a block is not free; ``is_head``: it is what the cause is about, and does not hang on it."""
+        """Return why a block is not free; ``is_head``: the cause is about this block, which does not hang on
+        another."""
         if cause.group == "cycles":
             if number not in self._known:
                 self._known[number] = self._cycle(cause)
@@ -117,7 +122,7 @@ class CauseTexts:
         return f"{closed}; {OBSTACLES[cause.kind].format(culprit)}"
 
     def closing(self, cause: _native.Cause) -> str:
-        """Return the references that close a cycle, beginning with the variable of a frame where there is one."""
+        """Return the references that close a cycle, beginning with a frame's variable if there is one."""
         nodes = self._heap.references.nodes(cause.nodes)
         if not nodes:
             return "other cycles"
@@ -154,7 +159,7 @@ class CauseTexts:
 
 
 def _folded(steps: Iterator[str]) -> Iterator[str]:
-    """Steps that repeat are one."""
+    """Yield the steps with repeated ones merged into one step with a count."""
     last, count = "", 0
     for step in steps:
         if step == last:
@@ -172,7 +177,7 @@ def _times(count: int) -> str:
 
 
 def extension_modules(heap: Heap) -> list[str]:
-    """Return the names of loaded extension modules that are not the interpreter's own, sorted."""
+    """Return the sorted names of loaded extension modules, without the interpreter's own."""
     paths = [loaded.path for loaded in heap.target.objects]
     names = (os.path.basename(path) for path in paths if path.endswith(".so") and DYNAMIC not in path)
     return sorted({name.split(".")[0] for name in names if not name.startswith(("lib", "ld"))})

@@ -1,4 +1,4 @@
-"""Is anything damaged?"""
+"""Check the heap for damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Check:
-    """The answer of ``heap check``: how much was looked at. The damage is the heap's."""
+    """The answer of ``heap check``: how much was checked. The heap has the damage itself."""
 
     ok: bool
     regions: int
@@ -25,7 +25,7 @@ class Check:
 
 
 def check(heap: Heap) -> Check:
-    """Walk everything. Damage is added to ``heap.damage``. Raises Unsupported where malloc is not known."""
+    """Walk all allocators and add damage to ``heap.damage``. Raises Unsupported if malloc is unknown."""
     heap.require_malloc()
     counts: Counter[str] = Counter()
     unexplained = 0
@@ -44,7 +44,5 @@ def check(heap: Heap) -> Check:
 
 
 def find_damage(heap: Heap) -> None:
-    """Look everywhere where malloc's own functions may meet damage, which is the heap's then.
-
-    Raises GdbheapError where malloc is not known."""
+    """Check malloc only, and add damage to ``heap.damage``. Raises GdbheapError if malloc is unknown."""
     heap.malloc.check()

@@ -1,4 +1,4 @@
-"""Which chunks are these?"""
+"""List chunks by state, size, arena and type."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gdbheap.heap import Heap
 
 FREE, CACHED = "free", "tcache"
 STATES = ("used", MMAPPED, FREE, "fast", CACHED, "top", "fencepost")
-"""The states a chunk may be in. "free" is: in a bin, of other allocators' blocks in a slab, span, page, group or bin of
-theirs; "tcache": in a thread's cache."""
+"""The states of a chunk. "free": in a bin, or for other allocators in a slab, span, page, group or bin of theirs.
+"tcache": in a thread's cache."""
 OBJECT_STATES = ("used", MMAPPED)
 
 
 class MappedRow(NamedTuple):
-    """A chunk that is no arena's, as the native half lists the others."""
+    """A chunk that belongs to no arena, in the form of the native half's ListedChunk."""
 
     address: int
     size: int
@@ -34,8 +34,10 @@ class MappedRow(NamedTuple):
 
 
 class OtherRow(NamedTuple):
-    """A block of an allocator that stands in for malloc, which has no header; ``allocator``: its name; ``arena``: the
-    number of its arena, None where that allocator has none."""
+    """A block, without a header, of an allocator that replaces malloc.
+
+    ``allocator`` is its name. ``arena`` is the arena's number, None if that allocator has none.
+    """
 
     address: int
     size: int
@@ -54,8 +56,11 @@ ORDERS: dict[str, Callable[[Row], tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class Selection:
-    """Which chunks are meant: states, sizes with the header in [minimum, maximum], an arena, and a pattern
-    for the type of the Python object in them; without Python for the class of what is in them, or for its words."""
+    """The chunks to list: states, sizes with header in [minimum, maximum], an arena, and a type pattern.
+
+    ``type`` matches the type of the Python object in a chunk. For a block of C code it matches the class or the words
+    of its kind.
+    """
 
     states: tuple[str, ...] = STATES
     minimum: int = 0
@@ -64,12 +69,12 @@ class Selection:
     type: str | None = None
 
     def takes_mapped(self, size: int) -> bool:
-        """Whether an mmapped chunk is meant; those are no arena's."""
+        """Return whether an mmapped chunk of ``size`` bytes matches; such a chunk belongs to no arena."""
         return MMAPPED in self.states and self.arena is None and self.minimum <= size <= self.wanted.maximum
 
     @property
     def wanted(self) -> Wanted:
-        """The selection as the native walk takes it."""
+        """The selection in the form that the native walk takes."""
         states = sum(1 << code for code, state in enumerate(_native.STATES) if state in self.states)
         arena = None if self.arena is None else self.arena.index
         return Wanted(states, self.minimum, sys.maxsize if self.maximum is None else self.maximum, arena)
@@ -77,7 +82,7 @@ class Selection:
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Chunk:
-    """One chunk; of no arena where it has a mapping of its own."""
+    """One chunk. ``arena`` is None for a chunk with its own mapping."""
 
     address: int
     size: int
@@ -91,7 +96,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Chunks:
-    """The answer of ``heap chunks``; the sums are over all that match, also when the list is cut."""
+    """The answer of ``heap chunks``. The sums cover all matching chunks, also when the list is cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes",)
     rows: list[Chunk]
@@ -100,10 +105,10 @@ class Chunks:
 
 
 def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | None = None) -> Chunks:
-    """The chunks that are meant, in one of ORDERS, the first ``top``.
+    """Return the first ``top`` matching chunks, sorted by one of ORDERS.
 
-    Raises UsageError for an arena that is not there and for a type of chunks that hold no object, Unsupported where
-    malloc is not known."""
+    Raises UsageError for an unknown arena, or a type with states that hold no object; Unsupported if malloc is unknown.
+    """
     if not _is_of_glibc(heap, selection.arena):
         return _of_others(heap, selection, order, top)
     glibc = heap.allocator(GlibcAllocator)
@@ -125,14 +130,14 @@ def chunks(heap: Heap, selection: Selection, order: str = "size", top: int | Non
 
 
 def _is_of_glibc(heap: Heap, arena: ArenaChoice | None) -> bool:
-    """Whether glibc's chunks are meant: all, or those of an arena of it."""
+    """Return whether glibc's chunks are requested: all chunks, or one of glibc's arenas."""
     if not isinstance(heap.malloc, GlibcAllocator):
         return False
     return arena is None or arena.of == GlibcAllocator.name or (arena.of is None and not heap.malloc.idle)
 
 
 def _arenas(heap: Heap, arena: ArenaChoice) -> list[ExtentArena]:
-    """Those that are meant of allocators that are not glibc. Raises UsageError where there is none."""
+    """Return the matching arenas of allocators other than glibc. Raises UsageError if there is none."""
     rows = other_arenas(heap)
     found = chosen(rows, arena)
     if found:
@@ -146,7 +151,7 @@ def _arenas(heap: Heap, arena: ArenaChoice) -> list[ExtentArena]:
 
 
 def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) -> Chunks:
-    """The blocks where those of glibc are not meant. Raises UsageError for an arena that is not there."""
+    """Return the blocks of allocators other than glibc. Raises UsageError for an unknown arena."""
     if selection.type is not None:
         _check_states(selection)
         found = _standing_in_of_type(heap, selection, selection.type)
@@ -164,8 +169,10 @@ def _of_others(heap: Heap, selection: Selection, order: str, top: int | None) ->
 
 
 def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
-    """The blocks that hold a live object of a type that matches and are no buffer, and those of C code that are
-    something that matches."""
+    """Return the blocks with a live object of a matching type, and blocks of C code of a matching kind.
+
+    Buffers, which an object owns, do not match.
+    """
     kinds = _kinds_of(heap, pattern)
     structures = heap.structures_of_c
     named = [0] * len(rows) if structures is None else structures.native.kinds_at([row.address for row in rows])
@@ -182,15 +189,17 @@ def _matching(heap: Heap, rows: list[OtherRow], pattern: str) -> list[OtherRow]:
 
 
 def _standing_in_of_type(heap: Heap, selection: Selection, pattern: str) -> list[OtherRow]:
-    """The blocks of allocators that stand in for malloc that hold what matches."""
+    """Return the blocks of allocators that replace malloc whose contents match ``pattern``."""
     used = replace(selection, states=tuple(state for state in selection.states if state == "used"))
     rows = _standing_in(heap, used, "address", None)[0]
     return _matching(heap, rows, pattern) if rows else []
 
 
 def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) -> tuple[list[OtherRow], int, int]:
-    """The blocks of allocators that stand in for malloc, as far as they may be among the first ``top``; how many are
-    meant, and their bytes. Raises UsageError for an arena that is not there."""
+    """List matching blocks of allocators that replace malloc: at most ``top`` from each allocator and state.
+
+    Returns the rows, the count of all matching blocks and their bytes. Raises UsageError for an unknown arena.
+    """
     rows: list[OtherRow] = []
     count = size = 0
     for allocator, asked in _asked_of(heap, selection, order, sys.maxsize if top is None else top):
@@ -203,7 +212,7 @@ def _standing_in(heap: Heap, selection: Selection, order: str, top: int | None) 
 
 
 def _asked_of(heap: Heap, selection: Selection, order: str, most: int) -> Iterator[tuple[Allocator, Asked]]:
-    """What to ask of which allocator that stands in for malloc."""
+    """Yield each allocator that replaces malloc with a query for it, one for each arena and state."""
     by_name: dict[str, Allocator] = {found.name: found for found in heap.standing_in}
     arenas: list[tuple[Allocator, tuple[int, int] | None]] = [(found, None) for found in by_name.values()]
     if selection.arena is not None:
@@ -244,7 +253,7 @@ def _of_type(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
-    """The chunks of C code that are something whose class, or whose words, match."""
+    """Return the chunks of C code whose class, or the words of whose kind, match."""
     structures, kinds = heap.structures_of_c, _kinds_of(heap, pattern)
     if structures is None or not kinds:
         return []
@@ -255,7 +264,7 @@ def _of_kind(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
 
 
 def _kinds_of(heap: Heap, pattern: str) -> set[int]:
-    """The numbers of what blocks are whose class, or whose words, match."""
+    """Return the numbers of the kinds of C blocks whose class or words match."""
     structures = heap.structures_of_c
     return {
         row.number
@@ -265,7 +274,8 @@ def _kinds_of(heap: Heap, pattern: str) -> set[int]:
 
 
 def _objects(heap: Heap, selection: Selection, pattern: str) -> list[Row]:
-    """The chunks that hold a live object of a type whose name matches; one that an object owns is a buffer."""
+    """Return the chunks with a live object of a matching type. A chunk that an object owns is a buffer and does not
+    match."""
     objects = heap.python.objects
     kinds = {row.address for row in heap.python.census.rows if fnmatchcase(objects.names.name(row.address), pattern)}
     rows: list[Row] = [*objects.chunks_of(kinds, selection.wanted, heap.python.classifying)]
@@ -287,7 +297,7 @@ def _described(heap: Heap, glibc: GlibcAllocator, rows: list[Row]) -> list[Chunk
 
 
 def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
-    """Where free blocks of other allocators wait, by their addresses."""
+    """Return the free list of each free block of another allocator, by the block's address."""
     known: dict[str, Allocator] = {allocator.name: allocator for allocator in heap.standing_in}
     free = [row for row in rows if isinstance(row, OtherRow) and row.state != "used"]
     found = ((row.address, known[row.allocator].find(row.address)) for row in free)
@@ -295,7 +305,7 @@ def _other_lists(heap: Heap, rows: Sequence[Row]) -> dict[int, str | None]:
 
 
 def _asked(heap: Heap, rows: Sequence[Row]) -> dict[int, int | None]:
-    """What was asked for of blocks, by their addresses, where their allocator tells that."""
+    """Return the size that the program asked for, by block address, if the allocator records it."""
     telling: dict[str, Allocator] = {one.name: one for one in heap.standing_in if one.tells_asked}
     used = [row for row in rows if isinstance(row, OtherRow) and row.state == "used"]
     own = [row for row in used if row.allocator in telling]

@@ -1,4 +1,4 @@
-"""What the control group of a process is charged, and what of that is whose: none of it needs a byte of the process."""
+"""Memory of a process's control group and its parts, without reading the process's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_FILES = 100
 
 @dataclass(frozen=True)
 class Container(Group):
-    """The control group (see ``Group``), and whose its memory is."""
+    """The control group (see ``Group``), and how much of its memory belongs to whom, in bytes."""
 
     keys: ClassVar[dict[str, str]] = {
         "path": "folder",
@@ -38,7 +38,7 @@ class Container(Group):
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(
             content,
             {
@@ -54,7 +54,10 @@ class Container(Group):
 
 
 def container(group: Group | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:
-    """The group with the part of one process, whose figures are ``rss``; ``files``: in tmpfs, which it does not map."""
+    """Return the group with one process's part of it; None without a group.
+
+    ``rss`` has the process's figures. ``files`` are the tmpfs files that the process does not map.
+    """
     if group is None:
         return None
     known: dict[str, Any] = {field.name: getattr(group, field.name) for field in fields(Group)}

@@ -1,4 +1,4 @@
-"""The memory contexts of a PostgreSQL backend: which has how much, and how much of that is free."""
+"""Memory contexts of a PostgreSQL backend: their sizes and their free bytes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class ContextRow:
-    """One context, as in ``pg_backend_memory_contexts``: what it has from malloc, of that what can be handed out
-    again, and what is used."""
+    """One context, as in ``pg_backend_memory_contexts``.
+
+    ``bytes``: what it has from malloc. ``free``: the part that it can hand out again. ``used``: the rest.
+    """
 
     name: str
     ident: str | None
@@ -40,7 +42,7 @@ class ContextName:
 
 @dataclass(frozen=True)
 class Contexts:
-    """The answer of ``heap contexts``; the sums are over all, also when the list is cut."""
+    """The answer of ``heap contexts``. The sums cover all contexts, also when the list is cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes", "free", "used")
     rows: list[ContextRow]
@@ -52,7 +54,7 @@ class Contexts:
 
 
 def contexts(heap: Heap) -> Contexts:
-    """All contexts, each before those below it. Raises Unsupported where there are none."""
+    """Return all contexts, each before its children. Raises Unsupported if there are none."""
     rows = [
         ContextRow(
             found.name, _ident(heap, found.ident), found.level, found.total, found.free, found.used, found.address
@@ -78,5 +80,5 @@ def _summed(name: str, rows: Sequence[ContextRow]) -> ContextName:
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:
-    """Idents are texts of the program's users, such as a query."""
+    """Return the ident, hidden unless contents may be shown: it is a text of the program's users, such as a query."""
     return ident if ident is None or heap.disclosure.contents else hidden("str", len(ident))

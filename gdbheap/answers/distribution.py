@@ -1,4 +1,4 @@
-"""How are sizes distributed over the powers of two?"""
+"""Group sizes by powers of two."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class SizeShare:
 
 @dataclass
 class SizeSums:
-    """Calls and bytes by powers of two, added up as they come."""
+    """Counts calls and bytes by powers of two."""
 
     calls: int = 0
     bytes: int = 0
     _rows: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, size: int) -> None:
-        """Add a call. Raises ValueError for a size below 0."""
+        """Add a call of ``size`` bytes. Raises ValueError for a size below 0."""
         if size < 0:
             raise ValueError(f"no call has a size of {size}")
         self.calls += 1
@@ -39,14 +39,16 @@ class SizeSums:
         self._rows[size.bit_length()] = calls + 1, bytes + size
 
     def shares(self) -> list[SizeShare]:
-        """Return a row for each power of two from the first that has calls to the last, those between them that have
-        none included; the first of all is [0, 1)."""
+        """Return a row for each power of two from the first to the last with calls, including empty ones between.
+
+        The row of size 0 is [0, 1).
+        """
         bits = range(min(self._rows, default=0), max(self._rows, default=-1) + 1)
         return [SizeShare(1 << bit >> 1, 1 << bit, *self._rows.get(bit, (0, 0))) for bit in bits]
 
 
 def distribution(sizes: Iterable[int]) -> list[SizeShare]:
-    """Return the shares of some sizes. Raises ValueError for one below 0."""
+    """Return the shares of ``sizes``. Raises ValueError for a size below 0."""
     sums = SizeSums()
     for size in sizes:
         sums.add(size)

@@ -1,7 +1,8 @@
-"""What can be read here, of a process or in general, what is in the way, and the one command that helps.
+"""Check what gdbheap can read, of a process or in general, and name the obstacle and the command that helps.
 
-Nothing is stopped. Whether memory may be read is asked of the kernel itself: opening ``/proc/PID/mem`` takes what a
-stop takes (PTRACE_MODE_ATTACH, ptrace(2))."""
+No process is stopped. The kernel itself decides whether memory may be read: opening ``/proc/PID/mem`` needs the same
+permission as a stop (PTRACE_MODE_ATTACH, ptrace(2)).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ SELF = "self"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is read. ``state``: "ok", "refused" or "absent"."""
+    """One thing that gdbheap reads. ``state`` is "ok", "refused" or "absent"."""
 
     id: str
     state: Read
@@ -41,8 +42,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Doctor:
-    """The answer of ``gdbheap doctor``. ``where``: "systemd" is a unit with less than root may; ``reading_status`` is 0
-    without a process."""
+    """The answer of ``gdbheap doctor``.
+
+    ``where``: "systemd" is a unit with fewer capabilities than root has. ``reading_status`` is 0 without a process.
+    """
 
     process: int | None
     where: Place
@@ -53,17 +56,18 @@ class Doctor:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """What a document is about."""
+        """The targets of the JSON document."""
         return [] if self.process is None else [{"kind": "process", "pid": self.process}]
 
     @property
     def exit_status(self) -> int:
-        """As the command that looks into the process would end."""
+        """The exit status of the command that would read the process."""
         return self.reading_status
 
 
 def doctor(process: Named | None) -> Doctor:
-    """Of a process, or of gdbheap itself and what it may do here. Raises NoTarget where there is no such process."""
+    """Check a process, or gdbheap's own permissions here if ``process`` is None. Raises NoTarget for an unknown
+    process."""
     where = place()
     if process is None:
         facts = refusal.gather(ProcessFolder(os.getpid()))
@@ -84,7 +88,7 @@ def doctor(process: Named | None) -> Doctor:
 
 
 def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | None:
-    """Why the memory of a process cannot be read."""
+    """Return the error that explains why a process's memory cannot be read; None if it can."""
     try:
         refusal.check(folder)
     except GdbheapError as error:
@@ -94,14 +98,14 @@ def _in_the_way(folder: ProcessFolder, checks: list[Check]) -> GdbheapError | No
 
 
 def _of_process(folder: ProcessFolder) -> Iterator[Check]:
-    """What gdbheap reads of a process, from what everybody may read on."""
+    """Yield a check for each file of a process, the most widely readable first."""
     for name in ("status", "maps", "smaps_rollup", "pagemap", "mem"):
         yield _opened(name, folder.path(name), 1 if name in ("status", "maps", "smaps_rollup") else 0)
     yield _group(folder.place)
 
 
 def _general(facts: Facts) -> Iterator[Check]:
-    """What does not depend on one process."""
+    """Yield the checks that do not depend on one process."""
     capable = "CAP_SYS_PTRACE"
     yield Check("ptrace", OK if facts.may_trace_all else REFUSED, capable if facts.may_trace_all else f"no {capable}")
     yield Check("yama", REFUSED if facts.ptrace_scope and not facts.may_trace_all else OK, str(facts.ptrace_scope))
@@ -121,7 +125,7 @@ def _group(process: str) -> Check:
 
 
 def _opened(name: str, path: str, size: int) -> Check:
-    """Whether a file can be opened, and its first bytes be read if ``size``: some are refused only then."""
+    """Return whether a file can be opened. With ``size``, read that many bytes too: some files refuse only the read."""
     try:
         if size:
             read_patiently(path, size)
@@ -135,7 +139,7 @@ def _opened(name: str, path: str, size: int) -> Check:
 
 
 def _own_limits(facts: Facts) -> str:
-    """What gdbheap may not do without CAP_SYS_PTRACE."""
+    """Return what gdbheap may not do without CAP_SYS_PTRACE."""
     if facts.ptrace_scope >= 2:
         return f"no process can be looked into (ptrace_scope is {facts.ptrace_scope}) without CAP_SYS_PTRACE"
     if facts.ptrace_scope == 1:
@@ -144,8 +148,10 @@ def _own_limits(facts: Facts) -> str:
 
 
 def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding: int | None = None) -> Place:
-    """Where gdbheap runs, by the marks that runtimes leave below ``root``; "systemd" is a unit whose bounding set, a
-    mask of capabilities (None: our own), lacks the one that is needed."""
+    """Return where gdbheap runs, from the marks that container runtimes leave below ``root``.
+
+    "systemd" is a unit whose bounding set (a mask of capabilities; None: gdbheap's own) lacks CAP_SYS_PTRACE.
+    """
     kind = refusal.container(root, environment)
     if kind == "kubernetes":
         return "kubernetes"
@@ -159,8 +165,10 @@ def place(root: str = "", environment: Mapping[str, str] = os.environ, bounding:
 
 
 def remedy(facts: Facts, where: str, process: str, root: str = "") -> str | None:
-    """The one command that helps where gdbheap runs, whose files are below ``root``; None where none does (ptrace_scope
-    3, another tracer)."""
+    """Return the one command that helps; None if no command does (ptrace_scope 3, or another tracer).
+
+    ``root`` is the folder that contains the files of the system where gdbheap runs.
+    """
     if facts.ptrace_scope >= 3 or facts.tracer not in (0, os.getpid()):
         return None
     asked = f"gdbheap {process}"

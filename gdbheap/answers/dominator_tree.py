@@ -1,4 +1,4 @@
-"""The upper part of the tree of dominators: which objects retain the most, and within which others."""
+"""The upper part of the dominator tree: the objects that retain the most, each below its dominator."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ MAX_OBJECTS, MAX_DEPTH = 500, 200
 
 @dataclass(frozen=True)
 class Dominated:
-    """A node of the graph: in words what it is, the place of the one above it in the list, None at the top, what it
-    retains, and how much of that is retained by none of those below it that are listed."""
+    """A node of the dominator tree.
+
+    ``above``: the index of its dominator in the list, None at the top. ``own``: the part of ``retained`` that no listed
+    node below it retains.
+    """
 
     name: str
     above: int | None
@@ -31,21 +34,23 @@ class Dominated:
 
 @dataclass(frozen=True)
 class DominatorTree:
-    """Each node after the one above it; ``others``: bytes that nodes retain which are not listed and are at the top."""
+    """The nodes, each after its dominator. ``others``: bytes in use that no listed top node retains."""
 
     nodes: list[Dominated]
     others: int
 
 
 def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
-    """Return what has rows in ``heap retained``, down to where the bytes part, modules, libraries, and all above them.
-    Raises NotAPython, or Unsupported."""
+    """Return the tree of the largest rows of ``heap retained``, of modules and libraries, and all nodes above them.
+
+    Each row is followed down to the node where its bytes divide. Raises NotAPython, or Unsupported.
+    """
     references = heap.references
     graph = references.graph
     above: dict[int, int | None] = {}
     for number in _largest(heap, most):
         upper: int | None = None
-        # Of a long chain the ends are enough: what lies between is one step.
+        # Only the ends of a long chain are kept. The nodes between count as one step.
         for node in graph.dominator_chain(number, MAX_DEPTH // 2):
             above.setdefault(node, upper)
             upper = node
@@ -70,14 +75,16 @@ def dominator_tree(heap: Heap, most: int = MAX_OBJECTS) -> DominatorTree:
 
 
 def heap_bytes(heap: Heap) -> int:
-    """All blocks in use, with headers."""
+    """Return the bytes of all blocks in use, with headers."""
     sizes = (row for allocator in heap.allocators for row in allocator.used_sizes())
     return sum(size * count for size, count in sizes)
 
 
 def _largest(heap: Heap, most: int) -> list[int]:
-    """Return the nodes of the first rows, each where its bytes part, and of modules and libraries that retain as
-    much."""
+    """Return the nodes of the first ``most`` rows, and of modules and libraries that retain as much.
+
+    Each row stands for the node at which its bytes divide.
+    """
     graph = heap.references.graph
     rows = top_objects(heap, most)
     ends = graph.innermost_equal([row.id for row in rows])
@@ -91,7 +98,7 @@ def _largest(heap: Heap, most: int) -> list[int]:
 
 
 def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
-    """Return the names of modules by their nodes, and those of their dicts."""
+    """Yield the node and the name of each module and of its ``__dict__``."""
     references = heap.references
     for module, names, name in modules(references) if isinstance(references, PythonNodes) else ():
         yield module.id, f"module {name}"
@@ -99,7 +106,7 @@ def _module_names(heap: Heap) -> Iterator[tuple[int, str]]:
 
 
 def _name(heap: Heap, node: Node) -> str:
-    """Return what a node is, of an object with what its holder calls it."""
+    """Return a node's name: its type, followed for an object by the edge from its holder."""
     if node.root is not None:
         return node.root.name
     if not node.type:

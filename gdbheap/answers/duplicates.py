@@ -1,4 +1,4 @@
-"""Which values are held twice?"""
+"""Find values that several objects store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gdbheap.contents.python.text.repr import Limits
 from gdbheap.graph.nodes import Node
 from gdbheap.heap import Heap
 
-# Distinct values that are kept in memory at once, by about 100 bytes each.
+# The largest number of distinct values in memory at once, at about 100 bytes each.
 VALUES_AT_ONCE = 4 << 20
-# Values that are listed at most, and of these the objects whose holders are looked for.
+# The largest numbers of listed values, of their objects whose holders are searched, and of holders for each value.
 MAX_VALUES, MAX_OBJECTS, MAX_HOLDERS = 100_000, 100_000, 3
 TEXTS = Limits(length=80, value=60, items=6, depth=3, reads=300)
 CONTAINERS = ("dict", "list", "tuple", "set", "frozenset", "collections.deque")
@@ -27,8 +27,10 @@ CONTAINERS = ("dict", "list", "tuple", "set", "frozenset", "collections.deque")
 
 @dataclass(frozen=True)
 class Holding:
-    """Who refers to equal objects: a type, or a container of one ("dict of app.Session"), and how many of the
-    references are from such."""
+    """A type that refers to equal objects, or a container of a type ("dict of app.Session").
+
+    ``count``: the references from such holders.
+    """
 
     type: str
     count: int
@@ -36,7 +38,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """A value that several objects have; the address is that of the first one."""
+    """A value that several objects have. ``address`` is the first object's."""
 
     type: str
     text: str | None
@@ -49,7 +51,7 @@ class Duplicate:
 
 @dataclass(frozen=True)
 class TypeSum:
-    """All objects of one type, and the values that several have."""
+    """Sums over the objects of one type and the values that several of them have."""
 
     type: str
     objects: int
@@ -61,7 +63,7 @@ class TypeSum:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """The answer of ``heap duplicates``, what saves most first."""
+    """The answer of ``heap duplicates``: the values that save the most first."""
 
     sums: ClassVar[tuple[str, ...]] = ("copies", "saved", "absent")
     rows: list[Duplicate]
@@ -85,7 +87,7 @@ class ValueRow:
 
 @dataclass(frozen=True)
 class ByValue:
-    """The answer of ``heap pyobjects --by=value``, the most bytes first."""
+    """The answer of ``heap pyobjects --by=value``, the value with the most bytes first."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "own", "absent")
     rows: list[ValueRow]
@@ -96,8 +98,10 @@ class ByValue:
 
 
 class _Looking:
-    """What the native passes are told of one target. ``apart``: whether objects of two interpreters never count as
-    equal, where their arenas tell them apart."""
+    """The arguments of the native passes over one target.
+
+    ``apart``: objects of two interpreters with separate arenas never count as equal.
+    """
 
     def __init__(self, heap: Heap, pattern: str | None, apart: bool = False) -> None:
         objects, census = heap.python.objects, heap.python.census
@@ -117,7 +121,7 @@ class _Looking:
         self.names = {number: name for name, number in KINDS.items()}
 
     def equal(self, least: int, by_bytes: bool, top: int | None) -> _native.EqualValues:
-        """Values that ``least`` objects have."""
+        """Return the values that at least ``least`` objects have."""
         most = min(MAX_VALUES, top or MAX_VALUES)
         return _native.equal_values(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart, least,
@@ -125,7 +129,7 @@ class _Looking:
         )  # fmt: skip
 
     def objects_of(self, rows: Sequence[_native.Equal]) -> dict[int, list[int]]:
-        """The addresses of the objects with these values, by the values' hashes."""
+        """Return the addresses of the objects with these values, by the values' hashes."""
         found = _native.equal_objects(
             self._objects.heaps, self._objects.layout, self.values, self.types, self.without, self.apart,
             {row.hash for row in rows}, MAX_OBJECTS, self._heap.labelled("looking for copies"),
@@ -136,12 +140,12 @@ class _Looking:
         return groups
 
     def text(self, address: int) -> str | None:
-        """A short text of a value."""
+        """Return a short text of a value."""
         return self._objects.repr.text(address, TEXTS)
 
 
 def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
-    """Return (start, end, number) of the arenas of subinterpreters with arenas of their own, ascending."""
+    """Return (start, end, number) of the arenas of subinterpreters that have their own, ascending."""
     found = heap.find_allocator(PymallocAllocator)
     python = None if found is None else found.pymalloc
     size = None if python is None else python.arena_size
@@ -152,16 +156,18 @@ def _of_interpreters(heap: Heap) -> list[tuple[int, int, int]]:
 
 
 def _singles(heap: Heap) -> dict[int, str]:
-    """The types of None, True and False, which may have no object in a heap."""
+    """Return the types of None, True and False by address; these may have no object in a heap."""
     objects = heap.python.objects
     found = {address: objects.names.name(address) for address in objects.static_types()}
     return {address: name for address, name in found.items() if name in KINDS}
 
 
 def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: bool = False) -> Duplicates:
-    """Equal objects of exactly the types str, bytes, int, float, complex, and tuple of such, whose names match
-    ``pattern`` (None: all). Objects of two interpreters are not equal: they cannot share one. Raises NotAPython, or
-    Unsupported."""
+    """Return the values that several objects of types matching ``pattern`` (None: all) have.
+
+    Only objects of exactly str, bytes, int, float, complex, and tuples of these are compared. Objects of two
+    interpreters never count as equal, as they cannot be shared. Raises NotAPython, or Unsupported.
+    """
     looking = _Looking(heap, pattern, apart=True)
     found = looking.equal(2, False, top)
     held = _held_by(heap, looking.objects_of(found.rows)) if with_holders else {}
@@ -182,7 +188,7 @@ def duplicates(heap: Heap, pattern: str | None, top: int | None, with_holders: b
 
 
 def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
-    """All objects of those types by value. Raises NotAPython, or Unsupported."""
+    """Return all objects of the types that ``duplicates`` compares, by value. Raises NotAPython, or Unsupported."""
     looking = _Looking(heap, pattern)
     found = looking.equal(1, True, top)
     rows = [
@@ -194,12 +200,12 @@ def by_value(heap: Heap, pattern: str | None, top: int | None) -> ByValue:
 
 
 def _absent(heap: Heap, pattern: str | None) -> int:
-    """Return how many bytes of the objects that are compared are not resident."""
+    """Return how many bytes of the compared objects are not resident."""
     return sum(absent_of(heap, name) for name in KINDS if pattern is None or fnmatchcase(name, pattern))
 
 
 def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding]]:
-    """The most frequent holders of each group of objects."""
+    """Return the most frequent holders of each group of objects."""
     references, paths = heap.python.references, heap.python.paths
     graph = references.graph
     numbers = {key: {graph.find(address) for address in group} - {None} for key, group in groups.items()}
@@ -216,7 +222,7 @@ def _held_by(heap: Heap, groups: dict[int, list[int]]) -> dict[int, list[Holding
 
 
 class _Holders:
-    """What holders are called: by their type; containers by what holds them."""
+    """Names of holders: their type, and for containers also the type of what holds them."""
 
     def __init__(self, paths: ObjectPaths, sources: set[int]) -> None:
         self._paths = paths
@@ -233,14 +239,14 @@ class _Holders:
         self._names: dict[int, str] = {}
 
     def _above(self, numbers: set[int]) -> Iterator[tuple[int, int]]:
-        """(number, one that refers to it) of each."""
+        """Yield each number with the number of one node that refers to it."""
         if numbers:
             for row in self._paths.references.graph.referrers(numbers):
                 if row.strength <= self._paths.references.believed:
                     yield row.target, row.source
 
     def _owners(self, buffers: set[int]) -> dict[int, int]:
-        """Whose each buffer is."""
+        """Return the owner of each buffer."""
         found = dict(self._above(buffers))
         self._read(found.values())
         return found
@@ -253,7 +259,7 @@ class _Holders:
         return self._paths.type_name(node)
 
     def name(self, number: int) -> str:
-        """What the holder with this number is called."""
+        """Return the name of the holder with this number."""
         if number not in self._names:
             number_of = self._owner.get(number, number)
             name = self._type(self._nodes[number_of])

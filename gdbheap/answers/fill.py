@@ -1,4 +1,4 @@
-"""How full are the containers?"""
+"""Count how full the containers are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class FillRow:
-    """The containers of one type; dicts whose keys others share have no room of their own."""
+    """The containers of one type. ``sharing`` counts dicts that share their keys and so have no room of their own."""
 
     type: str
     count: int
@@ -32,8 +32,10 @@ class Fills:
 
 
 def fills(heap: Heap, pattern: str | None) -> Fills:
-    """A row for list, bytearray, dict and set, of those whose names match ``pattern`` (None: all); not of subclasses.
-    Raises NotAPython, or Unsupported."""
+    """Return a row for each of list, bytearray, dict and set whose name matches ``pattern`` (None: all).
+
+    Subclasses do not count. Raises NotAPython, or Unsupported.
+    """
     objects, census = heap.python.objects, heap.python.census
     growing, tables = growing_of(objects.release), tables_of(objects.release)
     names = [one.name for one in growing] + [one.name for one in tables]

@@ -1,9 +1,9 @@
-"""Would a request of some size be served from memory that malloc already has, and if not, what would it take?
+"""Tell whether malloc can serve a request from memory that it has, and if not, what it asks the kernel for.
 
-malloc looks, in this order, into the thread's cache and the fast bin of exactly that size, for the smallest chunk in
-bins that suffices, at the top of the arena; only then does it ask the kernel: for a mapping of its own at or above
-``mmap_threshold``, else for a larger heap. It takes one free chunk and never a run of them; before a large request it
-merges what waits in fast bins with its free neighbours.
+malloc searches in this order: the thread's cache and the fast bin of exactly that size, then the bins for the smallest
+chunk that suffices, then the top of the arena. Only then does it ask the kernel: for a mapping of its own at or above
+``mmap_threshold``, else for a larger heap. It takes one free chunk and never joins several; before a large request it
+merges the chunks in fast bins with their free neighbours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NEAREST = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """A free chunk: malloc's pointer and its size with the header."""
+    """A free chunk: the pointer that malloc would return, and the size with header."""
 
     address: int
     size: int
@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ShortPiece:
-    """A free chunk that is ``short_by`` bytes too short."""
+    """A free chunk that is ``short_by`` bytes too small."""
 
     address: int
     size: int
@@ -43,7 +43,7 @@ class ShortPiece:
 
 @dataclass(frozen=True)
 class CachedPiece:
-    """A chunk of exactly the size in a thread's cache."""
+    """A chunk of exactly the requested size in a thread's cache."""
 
     tid: int
     address: int
@@ -51,8 +51,11 @@ class CachedPiece:
 
 @dataclass(frozen=True)
 class ArenaFit:
-    """What happens in one arena: the free chunk that is taken, else whether the top chunk is, else what malloc asks
-    the kernel for: a mapping of its own, or more of heap."""
+    """What malloc does in one arena.
+
+    It takes ``best_piece``; else the top chunk (``uses_top``); else it asks the kernel: for a mapping (``mmapped``) or
+    for ``grows_by`` more bytes of heap.
+    """
 
     index: int
     best_piece: Piece | None
@@ -64,7 +67,7 @@ class ArenaFit:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a request is served without the kernel. ``mmapped``: it fits nowhere, and every arena would map it."""
+    """Whether a request is served without the kernel. ``mmapped``: nothing fits, and every arena would map it."""
 
     request: int
     chunk: int
@@ -78,19 +81,22 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """What an arena has: the smallest free chunk that suffices, the largest that do not, and the bytes of its top."""
+    """The chunks of an arena: the smallest that suffices, the largest that do not, and the size of its top."""
 
     best: Piece | None
     short: list[Piece]
     top: int
 
     def top_fits(self, need: int) -> bool:
-        """malloc leaves at least the smallest chunk at the top."""
+        """Return whether the top suffices, as malloc leaves at least the smallest chunk there."""
         return self.top >= need + SMALLEST_CHUNK
 
 
 class _Search:
-    """What every arena has for a chunk of ``need`` bytes; looked up once, and once more with fast bins merged."""
+    """The chunks of every arena for a chunk of ``need`` bytes.
+
+    They are read at most twice: as they are, and with fast bins merged.
+    """
 
     def __init__(self, glibc: Glibc, need: int) -> None:
         self.glibc = glibc
@@ -98,7 +104,7 @@ class _Search:
         self._found: dict[bool, dict[int, _Pieces]] = {}
 
     def pieces(self, index: int, with_fast: bool) -> _Pieces:
-        """The pieces of an arena; ``with_fast``: after the chunks in fast bins were merged with their neighbours."""
+        """Return the pieces of an arena; ``with_fast``: after chunks in fast bins merge with their neighbours."""
         if with_fast not in self._found:
             rows = _native.find_fits(self.glibc.walk(), self.need, with_fast, MAX_NEAREST)
             self._found[with_fast] = {
@@ -110,7 +116,7 @@ class _Search:
         return self._found[with_fast].get(index, _Pieces(None, [], 0))
 
     def fast(self, index: int) -> _Pieces | None:
-        """The head of the fast bin of exactly this size."""
+        """Return the head of the fast bin of exactly this size; None if the bin is empty."""
         fast, place = self.glibc.arenas[index].fast, self.need // 16 - 2
         head = fast[place] if place < len(fast) else 0
         found = self.glibc.walk().find_many([head + HEADER])[0] if head else None
@@ -126,7 +132,10 @@ def _is(block: _native.Block, address: int, size: int, state: str) -> bool:
 
 
 def fit(heap: Heap, request: int) -> Fit:
-    """Raises UsageError for what malloc refuses, Unsupported without glibc's malloc."""
+    """Return whether ``request`` bytes fit.
+
+    Raises UsageError for a size that malloc refuses, Unsupported without glibc's malloc.
+    """
     if request > LARGEST_SIZE:
         raise UsageError(f"malloc refuses a request of more than {LARGEST_SIZE} bytes")
     need = chunk_of(request)
@@ -149,15 +158,17 @@ def fit(heap: Heap, request: int) -> Fit:
 
 
 def largest_free(heap: Heap) -> dict[int, int]:
-    """The bytes of each arena's largest free chunk, its top apart, once fast bins are merged with their neighbours; an
-    arena without any is missing. Raises Unsupported without glibc's malloc."""
+    """Return the size of each arena's largest free chunk, without its top, after fast bins are merged.
+
+    An arena without free chunks is missing. Raises Unsupported without glibc's malloc.
+    """
     glibc = heap.allocator(GlibcAllocator).malloc
     rows = _native.find_fits(glibc.walk(), LARGEST_SIZE, True, 1)
     return {row.arena: row.short[0].size for row in rows if row.short}
 
 
 def chunk_of(request: int) -> int:
-    """The size of the chunk for a request: eight bytes more, 16-aligned, at least 32 (glibc's request2size)."""
+    """Return the chunk size for a request: eight bytes more, 16-aligned, at least 32 (glibc's request2size)."""
     return max(SMALLEST_CHUNK, _up(request + 8, 16))
 
 
@@ -179,7 +190,7 @@ def _in_arena(search: _Search, index: int) -> tuple[ArenaFit, _Pieces]:
 
 
 def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
-    """The threads whose cache hands out a chunk of exactly this size next."""
+    """Return the threads whose cache would next hand out a chunk of exactly this size."""
     entries = [(tcache.tid, entry) for tcache in glibc.tcaches for _index, entry, _count in tcache.lists]
     found = glibc.walk().find_many([entry for _tid, entry in entries])
     return [
@@ -189,11 +200,11 @@ def _cached(glibc: Glibc, need: int) -> list[CachedPiece]:
     ]
 
 
-# What malloc asks the kernel for (malloc/malloc.c, sysmalloc; malloc/arena.c, grow_heap and new_heap).
+# The sizes that malloc asks the kernel for (malloc/malloc.c, sysmalloc; malloc/arena.c, grow_heap and new_heap).
 
 
 def _grows_by(glibc: Glibc, index: int, need: int, top: int) -> int | None:
-    """Bytes by which the arena grows; None when the request gets a mapping of its own."""
+    """Return the bytes by which the arena grows; None if the request gets its own mapping."""
     par = glibc.par
     if need >= par.mmap_threshold and par.n_mmaps < par.n_mmaps_max:
         return None
@@ -204,7 +215,8 @@ def _main_arena_grows_by(glibc: Glibc, need: int, top: int) -> int:
     par, page = glibc.par, glibc.target.machine.page
     size = need + par.top_pad + SMALLEST_CHUNK
     if glibc.main.noncontiguous:
-        # 2.35 and later confuse the least size with the page size; newer ones that do not are not told apart.
+        # glibc 2.35 and later take the page size for the minimum by mistake. Later versions without the mistake are not
+        # distinguished.
         return max(_up(size, page), page if par.layout["hp_pagesize"] is not None else MIN_EXTENT)
     size -= top
     if not par.thp_pagesize:

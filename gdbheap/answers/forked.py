@@ -1,4 +1,4 @@
-"""The process that a target was forked from, where that runs still."""
+"""Find the parent from which a target was forked, if the parent still runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["forked_from"]
 
 
 def forked_from(target: Target) -> int | None:
-    """Return the id of the parent, if both come from one exec; None where they do not, the kernel does not say, or
-    gdb holds the target.
+    """Return the parent's process id if both come from one exec.
 
-    An exec puts the kernel's random bytes at a random place of the new stack (AT_RANDOM): a fork has them at its
-    parent's place."""
+    None if they do not, the kernel does not say, or gdb holds the target. An exec puts random bytes of the kernel at a
+    random place of the new stack (AT_RANDOM); a fork has them at the same place as its parent.
+    """
     is_here = target.kind == "process" and target.proc is not None and target.offered_in_gdb is None
     found = running(target.pid) if is_here and target.pid else None
     if found is None or AT_RANDOM not in target.auxv:

@@ -1,4 +1,4 @@
-"""How many objects of a type are there for each value of an attribute?"""
+"""Count the objects of a type by the value of an attribute."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gdbheap.errors import Fault, Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.layout.cpython import OB_TYPE
 
-# Objects of these types are equal where their values are; others only to themselves. Where values are not compared (a
-# str of another release's), the texts are, which are whole.
+# Objects of the types in KINDS are equal if their values are; other objects equal only themselves. If values cannot be
+# compared (a str of another release), their whole texts are.
 WHOLE = Limits(length=1 << 16, value=1 << 16, items=1 << 10, depth=6, reads=4_000)
 SHOWN = Limits(length=80, value=60, items=6, depth=3, reads=300)
-# No addresses of values: the attribute is not set, or nobody knows.
+# Used instead of a value's address: the attribute is not set, or is unknown.
 MISSING, UNREAD = 0, -1
 COUNT, BYTES, BUFFERS = range(3)
 NAMELESS, UNREADABLE = "type at 0x", "<unreadable at 0x"
@@ -30,7 +30,7 @@ ORDERS = {"count": COUNT, "bytes": BYTES, "buffers": BUFFERS}
 
 @dataclass(frozen=True)
 class Group:
-    """Objects whose attribute has the same value; the address is the value's."""
+    """Objects whose attribute has the same value. ``address`` is the value's."""
 
     value: str | None
     type: str | None
@@ -42,7 +42,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Unread:
-    """Objects of which nobody knows the value, or whether they have one: it could not be read."""
+    """Objects whose attribute could not be read."""
 
     count: int
     own: int
@@ -51,8 +51,10 @@ class Unread:
 
 @dataclass(frozen=True)
 class Groups:
-    """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, the most numerous first; the sums are over
-    all, with those whose value could not be read."""
+    """The answer of ``heap pyobjects --type=GLOB --group=ATTRIBUTE``, by default the most numerous group first.
+
+    The sums cover all groups and the objects whose attribute could not be read.
+    """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "own", "buffers", "absent")
     attribute: str
@@ -66,9 +68,12 @@ class Groups:
 
 
 def groups(heap: Heap, pattern: str | None, attribute: str, order: str = "count", top: int | None = None) -> Groups:
-    """Live objects of types whose names match ``pattern``, by the value of an attribute: in a slot, a dict, or values
-    without one; not what a class has. The ``top`` largest by one of ORDERS. Where a value could not be read the target
-    is partial. Raises UsageError without a pattern, NotAPython, or Unsupported."""
+    """Group the live objects of types that match ``pattern`` by the value of an attribute.
+
+    The attribute may lie in a slot, a dict, or values without a dict; attributes of the class do not count. Returns the
+    ``top`` largest by one of ORDERS. The target becomes partial if a value could not be read. Raises UsageError without
+    a pattern, NotAPython, or Unsupported.
+    """
     if pattern is None:
         raise UsageError("heap pyobjects: --group=ATTRIBUTE needs --type=GLOB: the objects that have the attribute")
     rows, reading = _instances(heap, pattern), _Reading(heap, attribute)
@@ -95,7 +100,7 @@ def _instances(heap: Heap, pattern: str) -> list[_native.Instance]:
 def _sums(
     rows: Iterable[_native.Instance], values: Iterable[int], keys: dict[int, object]
 ) -> dict[object, tuple[int, int, int, int]]:
-    """By the key of their values: the first one's value, how many objects, their bytes and those of their buffers."""
+    """Return, for each key, the first value with it, the number of objects, their bytes and those of their buffers."""
     sums: dict[object, tuple[int, int, int, int]] = {}
     for row, value in zip(rows, values):
         key = keys[value]
@@ -112,14 +117,14 @@ class _Reading:
         self._objects = heap.python.objects
         self._attribute = attribute
         self._memory = Pages(heap.target.space)
-        # Each entry lies in a table of one dict, or is a word of an instance's own values.
+        # The most entries there can be: each lies in the table of one dict, or is a word of an instance's own values.
         used = sum(store.used.bytes for store in heap.python.census.stores)
         self._allowance = Allowance(FIRST_ENTRIES + used // heap.target.machine.word)
         self._readers: dict[int, Callable[[int], int]] = {}
         self._types: dict[int, int] = {}
 
     def value(self, address: int, kind: int) -> int:
-        """The address of the attribute's value, MISSING where it is not set, UNREAD where nobody knows."""
+        """Return the address of the attribute's value; MISSING if it is not set, UNREAD if unknown."""
         try:
             if kind not in self._readers:
                 attributes = self._objects.repr.attributes
@@ -127,11 +132,11 @@ class _Reading:
             found = self._readers[kind](address)
         except (Fault, OverflowError, Unsupported):
             return UNREAD
-        # Once reading has ended early, nothing found is no proof that nothing is there.
+        # If reading ended early, an attribute that was not found may still exist.
         return found or (UNREAD if self._heap.target.cut_short else MISSING)
 
     def keys(self, values: Collection[int]) -> dict[int, object]:
-        """What is equal for equal values; UNREAD for those that cannot be read."""
+        """Return a key for each value, the same for equal values; UNREAD if a value cannot be read."""
         names = {value: self._name(value) for value in sorted(values) if value > 0}
         known = [(value, name) for value, name in names.items() if name in KINDS]
         found: dict[int, object] = {value: UNREAD if names.get(value, "") is None else value for value in values}
@@ -140,7 +145,7 @@ class _Reading:
         return found
 
     def _name(self, value: int) -> str | None:
-        """The name of a value's type; None where that cannot be read."""
+        """Return the name of a value's type; None if it cannot be read."""
         try:
             kind = self._types[value] = self._memory.word(value + self._objects.release.at(OB_TYPE))
             name = self._objects.names.name(kind)
@@ -149,7 +154,7 @@ class _Reading:
         return None if name.startswith(NAMELESS) and self._heap.target.cut_short else name
 
     def _hashes(self, values: list[int]) -> list[int | None]:
-        """Of the values, one after the other, so that what lies near is read once."""
+        """Return the hashes of all values in one pass, so that neighbouring memory is read once."""
         kinds = {kind: self._objects.names.name(kind) for kind in self._types.values()}
         kinds |= {address: self._objects.names.name(address) for address in self._objects.static_types()}
         try:
@@ -160,9 +165,9 @@ class _Reading:
         return _native.value_hashes(objects.heaps, objects.layout, where, values, progress)
 
     def _text(self, value: int, name: str | None) -> object:
-        """The name of its type and the whole text of a value that has no hash; itself where there is no text."""
+        """Return the type's name and the whole text of a value without a hash; the value itself if it has no text."""
         disclosure = self._objects.repr.disclosure
-        # The text that is compared is not one that is shown.
+        # This text is only compared and never shown, so it may have contents.
         before, disclosure.contents = disclosure.contents, True
         try:
             text = self._objects.repr.text(value, WHOLE)
@@ -173,7 +178,7 @@ class _Reading:
         return UNREAD if UNREADABLE in text else (name, text)
 
     def group(self, value: int, count: int, size: int, buffers: int) -> Group:
-        """A row. An attribute's value is shown as that of a key: not at all where contents are not."""
+        """Return a row. The value's text is hidden like a dict key's if contents may not be shown."""
         if not value:
             return Group(None, None, count, size, buffers, None)
         text = self._objects.repr.key_text(value, SHOWN)

@@ -1,6 +1,6 @@
-"""The picture of the heap: each stretch of address space in cells of one size, and whose the bytes of each cell are.
+"""Map the heap: areas of the address space in cells of one size, with the owners of each cell's bytes.
 
-The cells are those of ``partition``, so that what is drawn and what is not add up to the lines of the ledger.
+The cells come from ``partition``, so the drawn and the undrawn parts add up to the lines of the ledger.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gdbheap.targets.ranges import Ranges
 
 CELLS = 1200
 MAX_CELLS = 1 << 20
-# Of other memory, gaps without any page that are longer are left out: terabytes may be reserved and never touched.
+# Longer gaps without pages in other memory are not drawn: terabytes may be reserved and never touched.
 MAX_GAP = 32 << 20
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one line of the ledger has in a cell."""
+    """The bytes of one ledger line in a cell."""
 
     id: str
     virtual: int
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Cell:
-    """A stretch of address space, [start, end), and its parts."""
+    """A part of the address space, [start, end), and the ledger lines in it."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One stretch that is drawn: [start, end), whole pages. ``kind``: an allocator's name, "mmapped" or "other"."""
+    """One drawn area: [start, end), in whole pages. ``kind``: an allocator's name, "mmapped" or "other"."""
 
     name: str
     kind: str
@@ -58,7 +58,7 @@ class Group:
 
 @dataclass(frozen=True)
 class HeapMap:
-    """The answer of ``heap map``: what is drawn, and what is not (files, stacks, other memory without pages)."""
+    """The answer of ``heap map``: the drawn areas, and the sums of the rest (files, stacks, memory without pages)."""
 
     cell: int
     rows: list[Group]
@@ -66,8 +66,11 @@ class HeapMap:
 
 
 def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
-    """The map in cells of ``cell`` bytes, rounded up to a page; 0: the smallest power of two that takes no more
-    than about ``cells`` of them. Raises UsageError when it would take more than a million."""
+    """Return the map in cells of ``cell`` bytes, rounded up to a page.
+
+    0 picks the smallest power of two that needs no more than about ``cells`` cells. Raises UsageError for more than
+    MAX_CELLS.
+    """
     machine = heap.target.machine
     stretches = list(_whole(machine, _stretches(heap)))
     size = machine.page_up(cell) or _size_for(machine.page, stretches, cells)
@@ -97,7 +100,7 @@ def heap_map(heap: Heap, cell: int = 0, cells: int = CELLS) -> HeapMap:
 
 
 def _cuts(places: list[tuple[int, Drawn]], size: int) -> tuple[list[int], dict[int, tuple[int, Drawn]]]:
-    """Where cells begin and end, and which of the cells between them are drawn: by their number, from 1 on."""
+    """Return where cells begin and end, and the place and area of each drawn cell by its number, from 1."""
     cuts: list[int] = []
     drawn = {}
     for at, stretch in places:
@@ -114,7 +117,7 @@ def _group(stretch: Drawn, cells: list[Cell], known: bool, huge: int | None) -> 
 
 
 def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
-    """By the lines of the ledger, those of all arenas together."""
+    """Return the sums by ledger line, those of all arenas together."""
     found = [(line, total(sums, line)) for line in sorted({_line_of(owner, states) for owner in sums})]
     return [
         Part(line, part.virtual, part.pages, part.resident if known else None, states.get(line)) for line, part in found
@@ -122,7 +125,7 @@ def _parts(sums: Sums, states: dict[LineId, str], known: bool) -> list[Part]:
 
 
 def _line_of(owner: LineId, states: dict[LineId, str]) -> LineId:
-    """Of allocators the parts have lines, of all else the whole."""
+    """Return the ledger line that is drawn: for allocators the part below the name, for all else the first level."""
     first, *rest = owner.split(".")
     return LineId(".".join([first, *rest[: owner in states]]))
 
@@ -139,7 +142,7 @@ def _size_for(page: int, stretches: list[Drawn], cells: int) -> int:
 
 
 def _whole(machine: Machine, stretches: list[Drawn]) -> Iterator[Drawn]:
-    """By address, in whole pages; a page that two touch is the first one's."""
+    """Yield the areas by address, in whole pages. A page that two areas touch belongs to the first."""
     at = 0
     for stretch in sorted(stretches, key=lambda stretch: stretch.start):
         start, end = max(at, machine.page_down(stretch.start)), machine.page_up(stretch.end)
@@ -160,7 +163,7 @@ def _stretches(heap: Heap) -> list[Drawn]:
 
 
 def _touched(heap: Heap, ranges: Ranges) -> Ranges:
-    """The parts of ``ranges`` that have pages, without long gaps between them; all of them where that is not known."""
+    """Return the parts of ``ranges`` that have pages, joined over short gaps; all of them if residency is unknown."""
     pages = heap.target.pages
     if pages is None:
         return ranges

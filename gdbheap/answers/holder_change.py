@@ -1,4 +1,4 @@
-"""Changes of holders since an earlier snapshot, as records."""
+"""Records of the changes of holders since an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHANGED: Change = "changed"
 
 @dataclass(frozen=True)
 class HolderChange:
-    """A holder of the first look, the last one, or both."""
+    """A holder of the first snapshot, the last one, or both."""
 
     path: str
     kind: str

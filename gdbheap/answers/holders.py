@@ -1,4 +1,4 @@
-"""Who holds blocks: the few nodes of the graph that people know by name, each with its number there."""
+"""Holders of blocks: the few nodes of the graph that have names, each with its node number."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ from gdbheap.heap import Heap
 
 __all__ = ["Holder", "holders"]
 
-# More rows than this with paths that differ in subscripts alone are items of a collection, which holds them.
+# More rows than this whose paths differ only in subscripts are items of a collection; the collection is the holder.
 MAX_ALIKE = 10
 ROOT = "root"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """An object with its type and its path as Python, or in words where there is no such path; a module (``type``
-    "module") by its name; or a root ("root"): a frame that runs, or data outside of the heaps."""
+    """An object, a module or a root that holds blocks.
+
+    ``path``: for an object its path as Python, else in words; for a module (``type`` "module") its name; for a root
+    ("root") the name of a running frame or of data outside the heaps.
+    """
 
     type: str
     path: str | None
 
 
 def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
-    """The objects of ``owners``, modules, and roots, each with a number of the graph; of a module two. Raises what the
-    graph does."""
+    """Return the objects of ``owners``, the modules and the roots, each with its node; a module has two nodes.
+
+    Raises what reading the graph raises.
+    """
     references = heap.python.references
     found = {node: holder for holder, node in _objects(references, owners)}
     for module, names, name in modules(references):
@@ -44,7 +49,7 @@ def holders(heap: Heap, owners: Sequence[Kept]) -> list[tuple[Holder, int]]:
 
 
 def _objects(references: References, owners: Sequence[Kept]) -> Iterator[tuple[Holder, int]]:
-    """Without the dicts of instances: the instance holds what is in them."""
+    """Yield the objects without items of collections and dicts of instances: an instance holds what its dict has."""
     rows = [one for row in owners for one in (row, *row.inner)]
     shapes = [(row.type, None if row.path is None else alike(row.path)) for row in rows]
     counts = Counter(shapes)

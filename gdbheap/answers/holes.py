@@ -1,7 +1,7 @@
-"""Which free memory is not given back, where is it, and what pins it?
+"""List the holes of the heap: where free memory is not returned to the kernel, and which blocks pin it.
 
-A hole is a maximal run of bytes among an allocator's blocks that nobody holds. The free end of a heap that grows there
-is not a hole.
+A hole is a maximal run of free bytes among an allocator's blocks. The free end of a heap that grows there is not a
+hole.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Neighbour:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"kind": "block_kind"})
 
 
 @dataclass(frozen=True)
 class Hole:
-    """One hole; its address is what malloc would return for its first chunk."""
+    """One hole. Its address is what malloc would return for its first chunk."""
 
     address: int
     size: int
@@ -53,7 +53,7 @@ class Hole:
 
 @dataclass(frozen=True)
 class Holes:
-    """The answer of ``heap holes``, largest first; the sums are over all that match, also when the list is cut."""
+    """The answer of ``heap holes``, largest first. The sums cover all matching holes, also when the list is cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes", "resident")
     rows: list[Hole]
@@ -66,14 +66,15 @@ class Holes:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1, in which a list has the name of its rows."""
+        """Return ``content`` of a format 1 file, where lists had the names of their rows."""
         return renamed_keys(content, {"holes": "rows", "why": "reasons"})
 
 
 def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: int | None = None) -> Holes:
-    """Every hole of at least ``minimum`` bytes, and whether ``request`` bytes would fit.
+    """Return every hole of at least ``minimum`` bytes, and whether ``request`` bytes would fit.
 
-    Raises Unsupported where malloc is not known, UsageError for a request that it refuses."""
+    Raises Unsupported if malloc is unknown, UsageError for a request that malloc refuses.
+    """
     found = bare_holes(heap, minimum)
     residents = [hole.resident for hole in found]
     resident = None if None in residents or heap.target.pages is None else sum(r or 0 for r in residents)
@@ -85,15 +86,17 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
 
 
 def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
-    """The holes of at least ``minimum`` bytes, largest first; their neighbours are not described. Raises Unsupported
-    where malloc is not known."""
+    """Return the holes of at least ``minimum`` bytes, largest first, without descriptions of their neighbours.
+
+    Raises Unsupported if malloc is unknown.
+    """
     heap.require_malloc()
     found = [_hole(heap, allocator, row) for allocator in heap.allocators for row in allocator.holes(minimum)]
     return sorted(found, key=lambda hole: (-hole.size, hole.address))
 
 
 def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
-    """The answer with the paths to the neighbours of the holes in ``listed``. Reads all references."""
+    """Return the answer with paths to the neighbours of the holes in ``listed``. Reads all references."""
     found = ways(heap, beside(listed))
     wanted = {hole.address for hole in listed}
     named = [
@@ -104,13 +107,13 @@ def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:
 
 
 def with_makers(answer: Holes, made: Mapping[int, Made]) -> Holes:
-    """The answer with the recorded calls that gave the neighbours, by their addresses."""
+    """Return the answer with the recorded calls that allocated the neighbours, by the neighbours' addresses."""
     named = [_changed(hole, lambda one: replace(one, made=made.get(one.address))) for hole in answer.rows]
     return replace(answer, rows=named)
 
 
 def beside(listed: Sequence[Hole]) -> list[int]:
-    """The addresses of the neighbours of these holes."""
+    """Return the addresses of the blocks next to these holes."""
     return [one.address for hole in listed for one in (hole.before, hole.after) if one is not None]
 
 
@@ -130,7 +133,7 @@ def _beside(block: _native.Block | None) -> Neighbour | None:
 
 
 def _resident(heap: Heap, start: int, end: int) -> int | None:
-    """Bytes in whole resident pages inside [start, end): what could be given back."""
+    """Return the bytes of whole resident pages inside [start, end), which could be returned; None if unknown."""
     machine = heap.target.machine
     if heap.target.pages is None:
         return None
@@ -139,7 +142,7 @@ def _resident(heap: Heap, start: int, end: int) -> int | None:
 
 
 def _named(heap: Heap, found: list[Hole]) -> list[Hole]:
-    """The holes with descriptions of the neighbours that are in use."""
+    """Return the holes with descriptions of their neighbours in use."""
     blocks = [
         (neighbour.address, neighbour.size)
         for hole in found

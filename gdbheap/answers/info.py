@@ -1,4 +1,4 @@
-"""What is known about this target, and where does each fact come from?"""
+"""List what gdbheap knows about a target, and the source of each fact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Info:
 
 
 def info(heap: Heap) -> Info:
-    """Every fact, those of the target first; a part that cannot be had is a fact too, with its reason."""
+    """Return every fact, the target's first. A part that cannot be read is a fact with its reason."""
     facts = [*_abort_facts(heap), *_target_facts(heap)]
     for name, ask in ((MALLOC.name, lambda: heap.malloc), ("Python", lambda: heap.python.objects)):
         try:
@@ -40,13 +40,13 @@ def _abort_facts(heap: Heap) -> list[Fact]:
 
 
 def _runtime_facts(heap: Heap) -> list[Fact]:
-    """Runtimes and servers that were recognised."""
+    """Return a fact for each runtime and server that was recognised."""
     found = heap.runtimes if heap.target.refusal is None else []
     return [Fact(f"runtime {each.kind.id}", each.kind.name, f"{each.path}, {each.evidence}", None) for each in found]
 
 
 def _other_facts(heap: Heap) -> list[Fact]:
-    """Another allocator than the C library's, and whether it is the one in charge."""
+    """Return a fact about an allocator other than the C library's, and whether it serves malloc."""
     other = heap.other_allocator if heap.target.refusal is None else None
     if other is None:
         return []

@@ -1,4 +1,4 @@
-"""Which objects of a type are there?"""
+"""List the objects of a type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERS = ("together", "bytes", "buffers", "type", "address")
 
 @dataclass  # not frozen: there may be millions, and a frozen one takes three times as long to make
 class Instance:
-    """One live object; ``text`` is None when it tells no more than its type, or is further down than MAX_TEXTS."""
+    """One live object. ``text`` is None if it adds nothing to the type, or the row is beyond MAX_TEXTS."""
 
     address: int
     type: str
@@ -26,7 +26,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Instances:
-    """The answer of ``heap pyobjects --list``; the sums are over all that match, also when the list is cut."""
+    """The answer of ``heap pyobjects --list``. The sums cover all matching objects, also when the list is cut."""
 
     sums: ClassVar[tuple[str, ...]] = ("own", "buffers")
     rows: list[Instance]
@@ -36,9 +36,10 @@ class Instances:
 
 
 def instances(heap: Heap, pattern: str | None, order: str = "together", top: int | None = None) -> Instances:
-    """The live objects of types whose names match ``pattern`` (None: all), the first ``top`` in one of ORDERS.
+    """Return the live objects of types that match ``pattern`` (None: all), the first ``top`` by one of ORDERS.
 
-    Raises NotAPython or Unsupported."""
+    Raises NotAPython or Unsupported.
+    """
     objects, census = heap.python.objects, heap.python.census
     names = {row.address: objects.names.name(row.address) for row in census.rows}
     matching = sorted((name, kind) for kind, name in names.items() if pattern is None or fnmatchcase(name, pattern))

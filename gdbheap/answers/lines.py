@@ -1,4 +1,4 @@
-"""Which lines of Python allocated the memory, where the program runs tracemalloc?"""
+"""Group memory by the line of Python that allocated it, in a program that runs tracemalloc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOT_TRACING = (
 
 @dataclass(frozen=True)
 class LineRow:
-    """A line ("FILE:LINE"), and the blocks that it has allocated and that are in use."""
+    """A line ("FILE:LINE") and the blocks in use that it allocated."""
 
     place: str
     count: int
@@ -30,8 +30,10 @@ class LineRow:
 
 @dataclass(frozen=True)
 class Lines:
-    """The answer of ``heap pyobjects --by=line``; the sums are over all lines. ``unreadable``: entries of the tables
-    that lead nowhere."""
+    """The answer of ``heap pyobjects --by=line``. The sums cover all lines.
+
+    ``unreadable`` counts entries of tracemalloc's tables without a readable line.
+    """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "absent")
     rows: list[LineRow]
@@ -43,8 +45,10 @@ class Lines:
 
 
 def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
-    """What ``tracemalloc.take_snapshot().statistics("lineno")`` would say, the first ``top``, the largest first. Raises
-    NotAPython, or Unsupported where nothing is traced."""
+    """Return what ``tracemalloc.take_snapshot().statistics("lineno")`` would: the first ``top`` lines, largest first.
+
+    Raises NotAPython, or Unsupported if nothing is traced.
+    """
     traces = heap.python.traces
     if not traces.tables:
         raise Unsupported(NOT_TRACING)
@@ -69,7 +73,7 @@ def lines(heap: Heap, by_count: bool = False, top: int | None = None) -> Lines:
 
 
 def _absent(heap: Heap) -> Counter[tuple[str, int]]:
-    """Return how many bytes of the blocks that each line allocated are not resident."""
+    """Return how many bytes of the blocks of each line are not resident."""
     found = Counter[tuple[str, int]]()
     for block in absent_blocks(heap):
         known = traced(heap, block.address)

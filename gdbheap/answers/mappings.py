@@ -1,4 +1,4 @@
-"""Every mapping of a target, with what of it is in memory."""
+"""List the mappings of a target, with their resident and swapped bytes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ __all__ = ["MappingRow", "mappings"]
 
 @dataclass(frozen=True)
 class MappingRow:
-    """From ``start`` to ``end`` (exclusive); ``path``: its file, or the kernel's name for it. ``resident`` and
-    ``swapped`` in bytes, None where that is not known."""
+    """One mapping: [start, end), and its file or the kernel's name for it (``path``).
+
+    ``resident`` and ``swapped`` are bytes, None if unknown.
+    """
 
     start: int
     end: int
@@ -25,7 +27,7 @@ class MappingRow:
 
 
 def mappings(target: Target) -> list[MappingRow]:
-    """Ascending. What is resident comes from smaps, else from pagemap."""
+    """Return the mappings, ascending. Residency comes from smaps, else from pagemap."""
     rows, pages = [], target.pages
     for one in target.mappings:
         resident, swapped = one.rss, one.swap

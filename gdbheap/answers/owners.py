@@ -1,4 +1,4 @@
-"""Who holds what is in use?"""
+"""List which variables and modules hold the memory in use."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Held:
-    """A used block: what it is (an object's type, ``buffer``, the kind of a block of C code, or ``block``), the
-    object that owns it, and how that is reached: ``path`` as Python or None, ``chain`` in words."""
+    """A used block, the object that owns it, and how that is reached.
+
+    ``what``: an object's type, ``buffer``, the kind of a block of C code, or ``block``. ``path``: as Python or None;
+    ``chain``: in words.
+    """
 
     address: int
     size: int
@@ -37,18 +40,20 @@ class Held:
 
 HOLDER, BLOCK, ARRAY, TYPE = "holder", "block", "array", "type"
 GROUPS = (HOLDER, BLOCK, ARRAY, TYPE, GLOBAL, THREAD)
-# Of blocks that are listed one by one.
+# The default minimum size when blocks are listed one by one.
 MIN_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class HeldTogether:
-    """The blocks that the shortest chains reach from one ``root``, a holder. In a program with Python the root is
-    what they are shared out to (shared_out.SharedOut has the words of ``kind``), and ``path`` leads to a variable.
-    Without Python it is a global with its object, what hangs on a thread or a mapping, or memory contexts (by_root
-    has the words). ``what`` is the kind that has most of the bytes; ``address`` is that of the variable's object;
-    ``type``: of that object, or of all ``variables`` that the row stands for. Root and kind are None where blocks
-    are put together whatever leads to them."""
+    """The blocks that one ``root``, a holder, reaches by the shortest chains.
+
+    With Python the root is a holder of ``shared_out.SharedOut`` (see there for ``kind``), and ``path`` leads to a
+    variable. Without Python it is a global with its object, what a thread or a mapping holds, or memory contexts (see
+    ``by_root``). ``what`` is the kind with the most bytes. ``address`` is that of the variable's object, and ``type``
+    the type of that object or of all ``variables`` that the row stands for. ``root`` and ``kind`` are None if blocks
+    are grouped regardless of their holder.
+    """
 
     keys: ClassVar[dict[str, str]] = {"root": "path", "path": "expression", "count": "blocks"}
     root: str | None
@@ -73,9 +78,12 @@ class HeldTogether:
 
 @dataclass(frozen=True)
 class Owners:
-    """The answer of ``heap owners``, largest first; ``count`` and ``bytes`` are over all that are large enough, and,
-    in ``groups`` of a program without Python, that a root leads to; bytes of ``arrays`` are those of their values,
-    none of them twice, wherever these lie. At most one of the lists has rows. ``outside`` is 0 below a tenth of RSS."""
+    """The answer of ``heap owners``, largest first. At most one of the lists has rows.
+
+    ``count`` and ``bytes`` cover all blocks that are large enough and, in ``groups`` of a program without Python,
+    reachable from a root. Bytes of ``arrays`` are those of their values, each counted once, wherever these lie.
+    ``outside`` is 0 below a tenth of RSS.
+    """
 
     owners: list[Held]
     count: int
@@ -92,7 +100,7 @@ class Owners:
     matching: int | None = None
 
     def as_document(self) -> OwnerRows:
-        """The one list that has rows."""
+        """Return the document, with the one list that has rows."""
         rows: list[Held | HeldTogether | ArrayRow] = [*self.owners, *self.groups, *self.arrays]
         matching = self.count if self.matching is None else self.matching
         blocks = None if self.arrays else self.count
@@ -104,7 +112,7 @@ class Owners:
 
 @dataclass(frozen=True)
 class OwnerRows:
-    """The document of ``heap owners``: holders, with --by=block blocks, with --by=array tables and arrays."""
+    """The JSON document of ``heap owners``: holders; with --by=block blocks; with --by=array tables and arrays."""
 
     sums: ClassVar[tuple[str, ...]] = ("blocks", "bytes", "absent", "shared")
     rows: list[Held | HeldTogether | ArrayRow]
@@ -121,8 +129,10 @@ class OwnerRows:
 
 
 def owners(heap: Heap, minimum: int | None, top: int | None, by: str = HOLDER) -> Owners:
-    """All blocks in use by what holds them, or those of at least ``minimum`` bytes; those of at least MIN_BLOCK_BYTES,
-    or ``minimum``, one by one. Raises UsageError, or Unsupported."""
+    """Group the blocks in use of at least ``minimum`` bytes by holder, or list them one by one (``by`` BLOCK).
+
+    The default ``minimum`` is MIN_BLOCK_BYTES one by one, else 0. Raises UsageError, or Unsupported.
+    """
     if by == HOLDER and heap.is_python:
         if minimum is not None:
             raise UsageError("heap owners: --min is for --by=block and --by=array, and for programs without Python")
@@ -155,7 +165,7 @@ def _absent_of(heap: Heap, minimum: int) -> int:
 
 
 def held(paths: Paths, node: Node) -> Held:
-    """Return a block in use with its owner, and how it is reached."""
+    """Return a block in use with its owner and the path to it."""
     references = paths.references
     numbers = references.graph.chain(node.id)
     owner = references.owner_of(node.id)
@@ -193,7 +203,7 @@ def _together(heap: Heap, groups: list[HeldTogether], top: int | None) -> Owners
 
 
 def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
-    """Add the resident bytes of a row and their share of RSS, where residency is known."""
+    """Add a row's resident bytes and their share of RSS, if residency is known."""
     if heap.target.pages is None or not heap.target.rss.bytes:
         return row
     resident = row.bytes - row.absent
@@ -201,7 +211,10 @@ def _with_share(heap: Heap, row: HeldTogether) -> HeldTogether:
 
 
 def _unproven(heap: Heap, *options: str) -> Owners:
-    """Return no row: blocks of C code count no references, so that no holder is proven where some are unread."""
+    """Return an answer without rows, for a program without Python with an incomplete graph.
+
+    Blocks of C code count no references, so no holder is proven while some references are unread.
+    """
     nodes = heap.references
     return Owners([], 0, 0, not_examined=not_examined(nodes), next=finishing(heap, nodes, "owners", *options))
 
@@ -244,7 +257,7 @@ def _grouped(heap: Heap, minimum: int, top: int | None, by: str) -> Owners:
 
 
 def _key_of(paths: Paths, number: int, by: str) -> tuple[str | None, str | None, str | None] | None:
-    """Return the row of a block: its root, the kind of that, and what the block is."""
+    """Return the row of a block: its root's name and kind, and what the block is; None without a root."""
     references = paths.references
     node, chain = references.node(number), references.graph.chain(number)
     root = references.node(chain[0]).root if chain else None

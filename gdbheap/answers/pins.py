@@ -1,9 +1,10 @@
-"""Which few blocks, if they were gone, would free the most pages?
+"""Find the few blocks whose removal would free the most pages.
 
-A pin is a group of blocks that keeps at least twice its own bytes: the resident whole pages that would go, or be empty,
-only if all of the group went, beyond what goes as it is (see ``trim``). What makes a group is the allocator's to say:
-the blocks of a page, or of an arena that goes back as a whole. No two groups have a block in common, so what several
-would free adds up."""
+A pin is a group of blocks that keeps at least twice its own bytes resident. It keeps the resident whole pages that
+would be returned, or become empty, only if the whole group were freed; pages that are returned anyway (see ``trim``) do
+not count. The allocator defines a group: the blocks of a page, or of an arena that is returned as a whole. No two
+groups share a block, so the bytes that several groups would free add up.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ MAX_BLOCKS = 400_000
 MAX_MEMBERS = 1000
 MAX_KINDS_NAMED = 3
 MAX_PATHS_PER_GROUP = 20
-# So many blocks of a kind are asked who holds them, in a graph of so many blocks, which takes half a second.
+# The largest number of blocks of a kind whose holders are searched, and the largest graph for that (half a second).
 MAX_ASKED, MAX_GRAPH_BLOCKS = 32, 1_000_000
 FREE = Described(BlockKind(CACHED, look="free, in a thread's cache"))
 
 
 @dataclass(frozen=True)
 class Member:
-    """A block of a group; of an object the address where its block starts."""
+    """A block of a group. For an object, ``address`` is where its block starts."""
 
     address: int
     size: int
@@ -44,8 +45,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Pin:
-    """A group of blocks, often of one; the address is that of the first. ``path``: the paths to them, equal ones
-    together."""
+    """A group of blocks, often of one. ``address`` is the first block's; ``path`` has the paths to them, equal ones
+    merged."""
 
     address: int
     size: int
@@ -59,9 +60,11 @@ class Pin:
 
 @dataclass(frozen=True)
 class Kind:
-    """Blocks that are the same thing, over all groups that were looked into. ``path``: the way to most of those that
-    were asked about. ``holder``: of blocks whose contents are unknown, the global, or the way, that reaches most of
-    those that were looked at."""
+    """Blocks that are the same thing, over all described groups.
+
+    ``path``: the path to most of the blocks for which paths were read. ``holder``: for blocks of unknown contents, the
+    global or path that reaches most of the examined ones.
+    """
 
     what: str
     allocator: str
@@ -76,7 +79,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Sums:
-    """All pins of one allocator."""
+    """The totals of one allocator's pins."""
 
     allocator: str
     groups: int
@@ -90,7 +93,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class PinTotal:
-    """All pins that match."""
+    """The totals of all matching pins."""
 
     groups: int = 0
     blocks: int = 0
@@ -100,8 +103,10 @@ class PinTotal:
 
 @dataclass(frozen=True)
 class Pins:
-    """The answer of ``heap pins``, what keeps the most beyond its own bytes first. The sums are over all pins that
-    match, also when the list is cut."""
+    """The answer of ``heap pins``, the group that keeps the most beyond its own bytes first.
+
+    The sums cover all matching pins, also when the list is cut.
+    """
 
     rows: list[Pin]
     sums: list[Sums]
@@ -112,9 +117,10 @@ class Pins:
 
 
 def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -> Pins:
-    """Every pin that would free ``minimum`` bytes or more, a page where that is None, of one allocator or of all.
+    """Return every pin that would free at least ``minimum`` bytes (None: a page), of one allocator or of all.
 
-    Raises Unsupported where malloc is not known."""
+    Raises Unsupported if malloc is unknown.
+    """
     heap.require_malloc()
     wanted = [found for found in heap.allocators if allocator in (None, found.name)]
     minimum = heap.target.machine.page if minimum is None else minimum
@@ -133,7 +139,7 @@ def pins(heap: Heap, minimum: int | None = None, allocator: str | None = None) -
 
 
 def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> list[Kind]:
-    """Return the kinds, those of unknown contents with their holders, where a graph is drawn in little time."""
+    """Add holders to the kinds of unknown contents, if the graph of references can be built in little time."""
     if heap.target.remote or heap.used_blocks > MAX_GRAPH_BLOCKS:
         return kinds
     unknown: dict[str, list[int]] = {}
@@ -147,7 +153,7 @@ def _with_holders(heap: Heap, kinds: list[Kind], members: Sequence[Member]) -> l
 
 
 def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
-    """Return what reaches at least half of some of the blocks, spread over all of them; None for nothing."""
+    """Return the holder of at least half of a sample of the blocks; None if there is none."""
     graph, paths = heap.references.graph, heap.paths
     some = addresses[:: max(1, len(addresses) // MAX_ASKED)]
     numbers = [number for address in some if (number := graph.find(address)) is not None]
@@ -159,8 +165,10 @@ def _holder(heap: Heap, addresses: Sequence[int]) -> str | None:
 
 
 def keeps(heap: Heap) -> int | None:
-    """What all pins together keep: the sum of ``would_free`` over ``Pins.sums``, without looking into any. None where
-    no allocator is known, or not what is resident."""
+    """Return what all pins together keep: the sum of ``would_free`` over ``Pins.sums``, without describing any.
+
+    None if no allocator is known or residency is unknown.
+    """
     if heap.target.pages is None or not heap.allocators:
         return None
     page, kept = heap.target.machine.page, heap.target.kept
@@ -168,8 +176,10 @@ def keeps(heap: Heap) -> int | None:
 
 
 def with_paths(heap: Heap, answer: Pins, listed: Sequence[Pin]) -> Pins:
-    """The answer with the paths to the first MAX_PATHS_PER_GROUP blocks of each group in ``listed``. Reads all
-    references."""
+    """Return the answer with paths to the first MAX_PATHS_PER_GROUP blocks of each group in ``listed``.
+
+    Reads all references.
+    """
     found = ways(heap, (member.address for pin in listed for member in pin.members[:MAX_PATHS_PER_GROUP]))
     places = {pin.address for pin in listed}
     rows = [_with_path(pin, found) if pin.address in places else pin for pin in answer.rows]
@@ -202,7 +212,7 @@ def _sums(of: Allocator, totals: PinTotals, described: int) -> Sums:
 
 
 def _members(rows: Sequence[tuple[Allocator, PinRow]]) -> list[list[MemberRow]]:
-    """The blocks of each group, until there are too many of them."""
+    """Return the blocks of each group; empty for a group that would exceed MAX_BLOCKS blocks in all."""
     found: list[list[MemberRow]] = []
     left = MAX_BLOCKS
     for allocator, row in rows:
@@ -229,14 +239,14 @@ def _summary(members: list[Member]) -> str:
 
 
 def _counted(texts: list[str], count: int) -> str:
-    """How many of ``count`` things are the same, by what is said of those that are known."""
+    """Return how many of ``count`` things have the same text; things without a text count as others."""
     counts = Counter(texts).most_common(MAX_KINDS_NAMED)
     more = count - sum(number for _, number in counts)
     return ", ".join([*(f"{number:,} x {text}" for text, number in counts), *[f"{more:,} others"] * bool(more)])
 
 
 def _kinds(groups: Iterable[tuple[Pin, list[Member]]]) -> list[Kind]:
-    """What the groups consist of, what has the most blocks first."""
+    """Return the kinds of blocks in the groups: those that alone keep the most first."""
     rows: dict[tuple[str, str], tuple[int, int, int, int, int]] = {}
     for pin, members in groups:
         sizes: dict[str, list[int]] = {}

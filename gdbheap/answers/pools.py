@@ -1,4 +1,4 @@
-"""What does pymalloc hold in each size class, as ``sys._debugmallocstats()`` counts?"""
+"""List what pymalloc holds in each size class, counted as ``sys._debugmallocstats()`` does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_BLOCKS_DESCRIBED = 20_000
 
 @dataclass(frozen=True)
 class PoolClass:
-    """One size class."""
+    """One size class of pymalloc."""
 
     size: int
     pools: int
@@ -38,7 +38,8 @@ class PoolClass:
 
 @dataclass(frozen=True)
 class Fill:
-    """The arenas whose used bytes are at most ``percent`` of the arena, and more than the row before says."""
+    """The arenas whose used bytes are at most ``percent`` of the arena, and more than the previous row's
+    ``percent``."""
 
     percent: int
     arenas: int
@@ -47,7 +48,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """What a size class has in one arena."""
+    """The pools and used blocks of one size class in one arena."""
 
     size: int
     pools: int
@@ -56,7 +57,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class Pin:
-    """Used blocks that are the same thing; the address is that of the first one."""
+    """Used blocks that are the same thing. ``address`` is the first block's."""
 
     what: str
     blocks: int
@@ -67,8 +68,10 @@ class Pin:
 
 @dataclass(frozen=True)
 class ArenaUse:
-    """An arena that holds blocks, by size class, and with detail what holds the most of them, of the first 20,000
-    blocks."""
+    """An arena with used blocks, by size class.
+
+    With detail, ``pins`` lists what holds most of its bytes, among its first 20,000 blocks.
+    """
 
     index: int
     address: int
@@ -80,7 +83,7 @@ class ArenaUse:
 
 @dataclass(frozen=True)
 class InterpreterPools:
-    """What an interpreter with pools of its own holds."""
+    """The totals of an interpreter with its own pools."""
 
     usedpools: int
     arenas: int
@@ -90,7 +93,7 @@ class InterpreterPools:
 
 @dataclass(frozen=True)
 class PageHeap:
-    """What the heaps of all threads with one purpose hold of mimalloc."""
+    """The mimalloc heaps of one purpose, summed over all threads."""
 
     name: str
     page_count: int
@@ -101,7 +104,7 @@ class PageHeap:
 
 @dataclass(frozen=True)
 class MimallocUse:
-    """CPython's mimalloc, with its heaps by purpose, which only free-threaded builds tell apart."""
+    """CPython's mimalloc, with its heaps by purpose; only free-threaded builds distinguish purposes."""
 
     segments: int
     reserved: int
@@ -122,7 +125,7 @@ class PoolTotal:
 
 @dataclass(frozen=True)
 class Pools:
-    """The answer of ``heap pools``. Without pymalloc, mimalloc's block sizes are the classes, and their pools its
+    """The answer of ``heap pools``. If mimalloc replaces pymalloc, the rows are its block sizes, and pools are its
     pages."""
 
     arena_size: int | None
@@ -138,9 +141,10 @@ class Pools:
 
 
 def pools(heap: Heap, detail: bool = False) -> Pools:
-    """Every size class that has pools, by size. ``detail``: also what objects asked for, and what pins arenas.
+    """Return every size class that has pools, by size.
 
-    Raises NotAPython or Unsupported."""
+    ``detail``: also what objects asked for, and which blocks pin arenas. Raises NotAPython or Unsupported.
+    """
     mimalloc = heap.find_allocator(MimallocAllocator)
     if mimalloc is not None:
         return _pages(heap, mimalloc.mimalloc, detail)
@@ -192,7 +196,7 @@ def _interpreters(python: Pymalloc) -> list[InterpreterPools]:
 def _pool_class(
     row: _native.SizeClass, spread: _native.Spread | None, asked: dict[int, tuple[int, int, int]]
 ) -> PoolClass:
-    """``spread``: None without arenas."""
+    """Return a row; ``spread`` is None without arenas."""
     where = (0, 0, 0) if spread is None else (spread.arenas, spread.alone, spread.blocks_alone)
     wasted = asked.get(row.block_size, _unknown(asked))
     return PoolClass(row.block_size, row.groups, row.used, row.free, *where, *wasted)
@@ -203,7 +207,8 @@ def _unknown(asked: dict[int, tuple[int, int, int]]) -> Sequence[int | None]:
 
 
 def _asked(heap: Heap) -> dict[int, tuple[int, int, int]]:
-    """(objects that tell their size, bytes asked for, bytes beyond that) of each size class."""
+    """Return, for each size class, the objects with a known size, the bytes they asked for, and the bytes beyond
+    that."""
     objects = heap.python.objects_or_none
     if objects is None:
         return {}
@@ -217,7 +222,7 @@ def _use(row: _native.Occupied) -> ArenaUse:
 
 
 def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
-    """The arenas with what holds them; all blocks are described at once."""
+    """Add to each arena the blocks that pin it; all blocks are described in one pass."""
     space, native = heap.target.space, heap.allocator(PymallocAllocator).pymalloc.pools
     members = [_native.used_blocks(space, native, use.address, MAX_BLOCKS_DESCRIBED) for use in uses]
     blocks = [[(member.address, member.size) for member in found] for found in members]
@@ -226,7 +231,7 @@ def _with_pins(heap: Heap, uses: list[ArenaUse]) -> list[ArenaUse]:
 
 
 def _pins(heap: Heap, blocks: list[tuple[int, int]], words: dict[int, Described]) -> list[Pin]:
-    """What holds the most bytes of an arena: blocks that are the same but for their owner's address."""
+    """Return what holds the most bytes of an arena, with blocks merged that differ only in their owner's address."""
     alike: dict[str, list[tuple[int, int]]] = {}
     for block in blocks:
         alike.setdefault(words[block[0]].kind.text(), []).append(block)

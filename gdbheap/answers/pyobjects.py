@@ -1,4 +1,4 @@
-"""Which Python types hold the memory?"""
+"""Sum the Python objects by type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TypeRow:
-    """One type: live objects, their own blocks, and the blocks that they own."""
+    """One type: its live objects, their own blocks, and the blocks that they own."""
 
     type: str
     count: int
@@ -32,7 +32,7 @@ class TypeRow:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1, in which bytes are those of the objects' own blocks."""
+        """Return ``content`` of a format 1 file, where ``bytes`` were those of the objects' own blocks."""
         return with_own_bytes(content)
 
 
@@ -50,7 +50,7 @@ class Count:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """As of a row."""
+        """Return ``content`` of a format 1 file, changed as for a row."""
         return with_own_bytes(content)
 
 
@@ -64,7 +64,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Root:
-    """Blocks that no object owns, by what points to them: the static data of a library, or the threads."""
+    """Blocks that no object owns, grouped by what points to them: a library's static data, or the threads."""
 
     name: str
     count: int
@@ -73,7 +73,7 @@ class Root:
 
 @dataclass(frozen=True)
 class Unknown:
-    """An unidentified block in use."""
+    """An unidentified block in use, and what its bytes look like."""
 
     address: int
     size: int
@@ -81,7 +81,7 @@ class Unknown:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"looks": "look"})
 
 
@@ -89,10 +89,11 @@ class Unknown:
 class PyObjects:
     """The answer of ``heap pyobjects``, largest first.
 
-    ``all_used``: all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``; ``total``
-    (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (of pymalloc and CPython's
-    mimalloc) and ``other_chunks`` add up to it. ``unidentified`` are the largest of the last two. Sizes of
-    ``elsewhere`` are those in the objects' own fields."""
+    ``all_used`` covers all used blocks of pymalloc, CPython's mimalloc and glibc's malloc, and ``elsewhere``. It is the
+    sum of ``total`` (objects and buffers), ``free_lists``, ``interpreter``, ``roots``, ``unclassified`` (of pymalloc
+    and CPython's mimalloc) and ``other_chunks``. ``unidentified`` lists the largest blocks of the last two. Sizes in
+    ``elsewhere`` come from the objects' own fields.
+    """
 
     rows: list[TypeRow]
     total: Count
@@ -107,7 +108,7 @@ class PyObjects:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1, in which a list has the name of its rows."""
+        """Return ``content`` of a format 1 file, where lists had the names of their rows."""
         return renamed_keys(content, {"types": "rows", "used": "all_used", "unknown": "unidentified"})
 
 
@@ -117,8 +118,10 @@ TOTALS = ("count", "own", "buffers", "bytes", "reached", "absent", "mapped")
 
 
 def pyobjects(heap: Heap, pattern: str | None = None, most: int = MAX_UNIDENTIFIED) -> PyObjects:
-    """A row for each type name that matches ``pattern``, and the total of those. At most ``most`` unidentified blocks
-    are listed, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported."""
+    """Return a row for each type name that matches ``pattern``, and their total.
+
+    Lists at most ``most`` unidentified blocks, and never more than MAX_UNIDENTIFIED. Raises NotAPython or Unsupported.
+    """
     names = heap.python.objects.names
     census = heap.python.owned_census
     sums: dict[str, list[int]] = {}

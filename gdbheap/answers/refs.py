@@ -1,4 +1,4 @@
-"""Who points to an object?"""
+"""List what points to an object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class Referrer:
-    """Who points there: an object, a frame, or memory."""
+    """An object, a frame or memory that points to the object. ``certain``: the reference is a known field."""
 
     address: int
     type: str
@@ -23,7 +23,7 @@ class Referrer:
 
 @dataclass(frozen=True)
 class Refs:
-    """The answer of ``heap refs``; ``count`` is over all that point there, also when --top cuts the list."""
+    """The answer of ``heap refs``. ``count`` covers all referrers, also when --top cuts the list."""
 
     address: int
     type: str
@@ -34,8 +34,10 @@ class Refs:
 
 
 def refs(heap: Heap, address: int, top: int | None) -> Refs:
-    """What refers to the object whose block holds ``address``. Raises UsageError without one, or
-    Unsupported."""
+    """Return what refers to the object whose block contains ``address``.
+
+    Raises UsageError if no block does, or Unsupported.
+    """
     references = heap.references
     node = find_node(heap, address, "refs")
     found = holders_of(references, node)
@@ -48,7 +50,7 @@ def refs(heap: Heap, address: int, top: int | None) -> Refs:
 
 
 def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:
-    """(holder, whether the reference is exact), the exact ones first. Buffers count as the objects that own them."""
+    """Return (holder, whether the reference is exact), exact ones first. A buffer is replaced by its owners."""
     found: dict[int, bool] = {}
     sources = _sources(references, {node.id})
     nodes = {holder.id: holder for holder in references.nodes(list(sources))}
@@ -64,7 +66,7 @@ def holders_of(references: Nodes, node: Node) -> list[tuple[Node, bool]]:
 
 
 def _sources(references: Nodes, targets: set[int]) -> dict[int, bool]:
-    """Who points to any of ``targets``, and whether one of its references is exact."""
+    """Return the nodes that point to any of ``targets``, and whether one of their references is exact."""
     found: dict[int, bool] = {}
     for row in references.graph.referrers(targets):
         found[row.source] = found.get(row.source, False) or row.strength <= references.believed
@@ -72,7 +74,7 @@ def _sources(references: Nodes, targets: set[int]) -> dict[int, bool]:
 
 
 def _above(paths: Paths, holders: list[Node]) -> dict[int, str]:
-    """The edges to holders that are dicts of names (an instance's, a module's), by the dict's number."""
+    """Return the edge to each holder that is a dict of names (an instance's, a module's), by the dict's number."""
     dicts = {holder.id: holder for holder in holders if holder.type and paths.type_name(holder) == "dict"}
     rows = paths.references.graph.referrers(set(dicts))
     sources = paths.references.nodes([row.source for row in rows])

@@ -1,4 +1,4 @@
-"""Which objects would free the most if they went?"""
+"""List the objects that would free the most memory if they were removed."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ from gdbheap.graph.roots import GLOBAL, THREAD, BlockRoot
 from gdbheap.heap import Heap
 
 OBJECT, TYPE, MODULE = "object", "type", "module"
-# What is told apart: with Python, and without.
+# The possible groupings, with Python and without.
 OF_OBJECTS, OF_BLOCKS = (OBJECT, TYPE, MODULE), (OBJECT, TYPE, GLOBAL, THREAD)
 GROUPS = tuple(dict.fromkeys([*OF_OBJECTS, *OF_BLOCKS]))
-# Objects that several hold have a row where they are so many and so much together; larger ones are rows of their own.
+# Objects with several holders get one row for each type from this count and size on; larger objects have their own
+# rows. At most MAX_TOGETHER rows.
 MIN_COUNT_TOGETHER, MIN_BYTES_TOGETHER, MAX_TOGETHER = 10, 64 << 10, 1000
-# Of each row's objects so many are asked who refers to them, each for so many paths; so many holders are named, those
-# that hold as many of the examples: what holds one of them is no holder of all.
+# The largest numbers of examples of a row whose referrers are read, of paths for each example, and of named holders. A
+# named holder holds at least MIN_AGREEING examples, as the holder of one example need not hold all.
 MAX_EXAMPLES, MAX_PATHS_OF_EXAMPLE, MAX_HOLDERS, MIN_AGREEING = 12, 8, 5, 2
 MAX_BUFFERS = 8
-# A long chain of objects that retain the same has names only at both ends.
+# In a long chain of objects that retain the same, only the objects at both ends get names.
 MAX_OF_CHAIN = 8
 LOCAL = "local variable "
 UNDER = absent_under, shared_under
@@ -45,12 +46,12 @@ NAMED_BY_WORDS = (GLOBAL, MEMORY, MODULE)
 
 
 Rows = Callable[[Optional[int]], "tuple[list[Kept], int]"]
-"""The first so many of one grouping, and how many there are."""
+"""A function from a limit to the first rows of a grouping, and the number of all its rows."""
 
 
 @dataclass(frozen=True)
 class EqualObject:
-    """An object that retains what the object of its row does, all but a hundredth."""
+    """An object that retains the same as the object of its row, to within a hundredth."""
 
     address: int
     type: str
@@ -60,14 +61,20 @@ class EqualObject:
 
 @dataclass(frozen=True)
 class Kept:
-    """An object (``address`` its own, ``path`` how Python gets there, or None, ``chain`` the same in words; of the
-    first MAX_PATHS), all objects of a type, a module by its name with its dict, a global, or a thread; ``retained``
-    is what would be free without all of them. Without Python a block stands for an object. Among objects, a row
-    without an address is objects of one type that several others hold, which none of these retains: ``other_holders``
-    are the paths of those that hold several of the examples, ``path`` is of an example and of at least half of them,
-    ``chain`` of that example alone; or a static variable of a library (GLOBAL), its data (MEMORY), or the modules of
-    one file, as ``chain`` says. ``same``: below the object, a chain of which each retains what the one above it does;
-    those above it have no name that source code can write."""
+    """What would be free (``retained``) without one or several objects.
+
+    A row is an object (``address``), all objects of a type, a module by its name with its dict, a global, or a thread.
+    Without Python a block stands for an object. ``path`` is how Python reaches an object, or None, and ``chain`` the
+    same in words, for the first MAX_PATHS objects.
+
+    Among objects, a row without an address has objects of one type that several others hold, none of which retains
+    them. Then ``other_holders`` are the paths of those that hold several of the examples; ``path`` leads to one example
+    and at least half of them; ``chain`` leads to that example alone. Other rows without an address are a library's
+    static variable (GLOBAL), its data (MEMORY), or the modules of one file; ``chain`` names them.
+
+    ``same`` is a chain of objects below this one that each retain what the one above does. Objects above this one in
+    that chain have no name that source code can write.
+    """
 
     address: int | None
     type: str
@@ -85,22 +92,22 @@ class Kept:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"bytes": "own", "holders": "other_holders"})
 
     @property
     def most(self) -> int:
-        """Return what may be free without the object."""
+        """The largest number of bytes that may be free without the object."""
         return self.retained if self.at_most is None else self.at_most
 
     @property
     def inner(self) -> list[Kept]:
-        """Return the objects of ``same`` as rows."""
+        """The objects of ``same`` as rows."""
         return [Kept(one.address, one.type, 1, self.own, self.retained, one.path, one.chain) for one in self.same]
 
     @property
     def innermost(self) -> Kept:
-        """Return the last of the chain that has a name in Python, or the last of all where none has."""
+        """The last object of the chain that has a name in Python; the last of all if none has."""
         rows = [self, *self.inner]
         named = [row for row in rows if row.path is not None and not is_own_dict(row.path)]
         return named[-1] if named else rows[-1]
@@ -108,8 +115,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class Retained:
-    """The answer of ``heap retained``, largest first. ``address``: of the block whose retained set the rows are, by
-    type; None where they are what retains most."""
+    """The answer of ``heap retained``, largest first.
+
+    ``address``: the block whose retained set the rows show by type; None if the rows are the objects that retain most.
+    """
 
     rows: list[Kept]
     address: int | None = None
@@ -119,8 +128,10 @@ class Retained:
 
 
 def retained(heap: Heap, by: str, top: int | None) -> Retained:
-    """By object, type or module; without Python by object, type, global or thread. Raises UsageError for others,
-    or Unsupported."""
+    """Return what retains most by object, type or module; without Python by object, type, global or thread.
+
+    Raises UsageError for another ``by``, or Unsupported.
+    """
     paths = heap.paths
     is_of_objects = isinstance(paths, ObjectPaths)
     known = _of_objects(paths) if isinstance(paths, ObjectPaths) else _of_blocks(paths)
@@ -160,7 +171,10 @@ def _sorted(rows: Iterable[Kept], top: int | None) -> list[Kept]:
 
 
 def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retained:
-    """Return the objects that are proven to retain something, and the rest. A group's retained size is not proven."""
+    """Return the answer for an incomplete graph: objects proven to retain something, and the rest in bytes.
+
+    The retained size of a group cannot be proven.
+    """
     kept = _with_absent(heap, _sorted((row for row in rows if row.address is not None), top), OBJECT)
     options = [] if by == OBJECT else [f"--by={by}"]
     more = finishing(heap, heap.references, "retained", *options)
@@ -168,7 +182,7 @@ def _unfinished(heap: Heap, by: str, rows: list[Kept], top: int | None) -> Retai
 
 
 def _small_views(heap: Heap) -> list[Kept]:
-    """Return a row for each type of which several small views alone keep large buffers."""
+    """Return a row for each type with several small views that alone keep large buffers."""
     paths, rows = heap.python.paths, []
     for found in kept_by_views(heap, frames_of(heap)):
         if found.count > 1:
@@ -179,21 +193,21 @@ def _small_views(heap: Heap) -> list[Kept]:
 
 
 def _tables(heap: Heap) -> list[int]:
-    """Return the nodes of the tables of tracemalloc, where they may have a row."""
+    """Return the nodes of tracemalloc's tables, if they may be large enough for a row."""
     graph = heap.references.graph
     found = (graph.find(address) for address in trace_tables(heap))
     return [number for number in found if number is not None]
 
 
 def _traces(heap: Heap) -> list[Kept]:
-    """Return a row for what tracemalloc knows of the blocks that it traces."""
+    """Return a row for tracemalloc's own tables, if these retain enough."""
     graph, tables = heap.references.graph, _tables(heap)
     (size,) = graph.retained_together([tables]) if tables else [0]
     return [Kept(None, MEMORY, 1, 0, size, None, TRACEMALLOC)] if size >= MIN_BYTES_TOGETHER else []
 
 
 def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
-    """Return the rows with what is not resident of what they retain."""
+    """Add to each row how many of its retained bytes are not resident or are shared mappings."""
     references, paths = heap.references, heap.paths
     if by == TYPE:
         found, mapped = (under(heap, lambda number: paths.type_name(references.node(number))) for under in UNDER)
@@ -208,7 +222,7 @@ def _with_absent(heap: Heap, rows: list[Kept], by: str) -> list[Kept]:
 
 
 def _numbers_of_objects(heap: Heap, rows: list[Kept]) -> dict[int, int | str]:
-    """Return the addresses of rows by their nodes."""
+    """Return the address of each row that has one, by its node."""
     graph = heap.references.graph
     found = {graph.find(row.address): row.address for row in rows if row.address is not None}
     return {number: address for number, address in found.items() if number is not None}
@@ -240,8 +254,10 @@ def _root_name(node: Node, kind: str) -> str | None:
 
 
 def retained_set(heap: Heap, address: int) -> Retained:
-    """What would be free without the block that holds ``address``, by type: itself and all that only it keeps. Raises
-    UsageError without a block, or Unsupported."""
+    """Return what would be free without the block that contains ``address``, by type, itself included.
+
+    Raises UsageError without a block, or Unsupported.
+    """
     node, paths = find_node(heap, address, "retained"), heap.paths
     rows = [
         Kept(None, group_name(paths, group), group.count, group.bytes, group.bytes)
@@ -282,13 +298,13 @@ def _kinds(paths: Paths, top: int | None) -> list[Kept]:
 
 
 def _roots(paths: Paths, kind: str) -> list[Kept]:
-    """Globals, or threads with all that is theirs."""
+    """Return the rows of globals, or of threads with all their roots."""
     references = paths.references
     sets: dict[str, list[int]] = defaultdict(list)
     for number, root in enumerate(references.roots, references.first_root):
         if isinstance(root, BlockRoot) and root.kind == kind:
             sets[_root_name(references.node(number), kind) or root.name].append(number)
-    # Nothing leads to a root: what a root alone retains is what its name does.
+    # Nothing points to a root, so a name with one root retains what that root does.
     single = {name: numbers[0] for name, numbers in sets.items() if len(numbers) == 1}
     sizes = dict(zip(single, references.graph.retained(list(single.values()))))
     several = {name: numbers for name, numbers in sets.items() if len(numbers) > 1}
@@ -297,9 +313,10 @@ def _roots(paths: Paths, kind: str) -> list[Kept]:
 
 
 def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
-    """Return the rows of objects, of data of libraries, of modules of one file, and of what several hold.
+    """Return the rows of objects, data of libraries, modules of one file, and objects with several holders.
 
-    Modules and their dicts have no rows (``_modules`` is about them), so that nothing is folded into them."""
+    Modules and their dicts have no rows here (``_modules`` lists them), so nothing is merged into them.
+    """
     without = _of_modules(paths.references)
     every = _top(paths, without, None)
     found = every[:top]
@@ -320,8 +337,10 @@ def _objects(paths: ObjectPaths, top: int | None) -> tuple[list[Kept], int]:
 
 
 def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeBytes]:
-    """Return the objects that have rows. An instance's dict is a part of the instance: the dicts in it are no nested
-    ones."""
+    """Return the objects that get rows.
+
+    An instance's dict is a part of the instance, so dicts inside it do not count as nested.
+    """
     graph = paths.references.graph
     found = graph.top_retained(top, without, without, MIN_BYTES_TOGETHER)
     own = {kept.id for kept in found[:MAX_PATHS] if _is_own_dict(paths, kept.id)}
@@ -329,7 +348,7 @@ def _top(paths: ObjectPaths, without: set[int], top: int | None) -> list[NodeByt
 
 
 def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
-    """Return the objects, or blocks, of the first rows of ``heap retained``."""
+    """Return the objects, or blocks, of the first ``top`` rows of ``heap retained``."""
     paths = heap.paths
     if not isinstance(paths, ObjectPaths):
         return paths.references.graph.top_retained(top, set(), set(), MIN_BYTES_TOGETHER)
@@ -337,7 +356,7 @@ def top_objects(heap: Heap, top: int) -> list[NodeBytes]:
 
 
 class _Chains:
-    """The objects that retain what the head of their row does, and the name of each row."""
+    """Chains of objects that retain the same as the head of their row, and the name of each row."""
 
     def __init__(self, paths: ObjectPaths, heads: list[int]) -> None:
         self._paths, self._graph = paths, paths.references.graph
@@ -355,7 +374,7 @@ class _Chains:
         return Kept(node.address, name, 1, node.size, retained, path.expression, words, same=same)
 
     def _members(self, head: Node, end: int) -> list[Node]:
-        """Return the objects from a head to its end; of a long chain those at both ends."""
+        """Return the objects from a head to the end of its chain; of a long chain those at both ends."""
         if end == head.id:
             return [head]
         chain = self._graph.dominator_chain(end)
@@ -368,15 +387,17 @@ class _Chains:
 
 
 def _is_written(path: Path) -> bool:
-    """Whether source code can write the name: an expression that is no dict of an object, or a local variable."""
+    """Return whether source code can write the path: an expression other than an object's dict, or a local variable."""
     if path.expression is not None:
         return not is_own_dict(path.expression)
     return bool(path.steps) and LOCAL in path.steps[-1].edge
 
 
 def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
-    """Yield a row for each static variable of a library that retains much, and one for each library whose data keep
-    blocks that none of these and no object in ``rows`` retains."""
+    """Yield the rows of libraries: static variables that retain much, and data.
+
+    The data of a library have a row if they keep blocks that no such variable and no object in ``rows`` retains.
+    """
     graph = paths.references.graph
     below: dict[int, int] = defaultdict(int)
     for row in rows:
@@ -398,7 +419,7 @@ def _libraries(paths: ObjectPaths, rows: list[Kept]) -> Iterator[Kept]:
 
 
 def _libraries_of(paths: ObjectPaths) -> dict[int, PythonRoot]:
-    """Return the data of libraries by their nodes."""
+    """Return the roots of libraries' data by their nodes."""
     references = paths.references
     return {
         number: root for number, root in enumerate(references.roots, references.first_root) if root.phase == BY_OTHERS
@@ -406,19 +427,21 @@ def _libraries_of(paths: ObjectPaths) -> dict[int, PythonRoot]:
 
 
 def data_of(library: str) -> str:
-    """Name the data of a library."""
+    """Return the name of a library's data."""
     return f"data of {library}"
 
 
 def _variables(paths: ObjectPaths) -> Iterator[tuple[int, LibraryVariable, tuple[int, ...]]]:
-    """Yield the static variables of libraries that lead to MIN_BYTES_TOGETHER of blocks of C code or more: the node of
-    the library's data, the variable, and the nodes that it leads to."""
+    """Yield the static variables of libraries that hold at least MIN_BYTES_TOGETHER of blocks of C code.
+
+    Each comes as the node of the library's data, the variable, and the nodes that it points to.
+    """
     references, graph = paths.references, paths.references.graph
     roots, met = set(_libraries_of(paths)), set[int]()
     for branch in graph.branches(graph.hanging(roots, set(), set()), MIN_BYTES_TOGETHER)[:MAX_TOGETHER]:
         chain = graph.chain(branch.id)
         variable = variable_above(references, branch.id) if branch.id not in met and chain[0] in roots else None
-        # The blocks of objects of Python have rows of these.
+        # Blocks that Python objects hold belong to the rows of these objects.
         if variable is None or any(node.kind == OBJECT for node in references.nodes(chain)):
             continue
         members = tuple(sorted({branch.id, *blocks_led_to(references, variable)}))
@@ -438,13 +461,14 @@ def _same_file(paths: ObjectPaths) -> list[Kept]:
 
 
 def _files(paths: ObjectPaths) -> Iterator[tuple[str, list[int]]]:
-    """Yield the name of each file that was loaded as several modules, with the nodes of these and of their dicts."""
+    """Yield the name of each file that was loaded as several modules, with the nodes of the modules and their dicts."""
     for file, rows in modules_of_files(paths.references, modules(paths.references)).items():
         yield f"modules of {file}", [node.id for module, names, _name in rows for node in (module, names)]
 
 
 def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[list[Kept], int]:
-    """Small objects that none keeps alone, such as the items of two lists, by type, and how many rows there are."""
+    """Return rows of small objects by type that no single object keeps, such as items of two lists, and their
+    number."""
     graph = paths.references.graph
     every = [
         row
@@ -459,10 +483,11 @@ def _several(paths: ObjectPaths, without: set[int], top: int | None) -> tuple[li
 
 
 def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | None) -> tuple[list[Kept], set[int]]:
-    """Return the rows with what each may free at most: blocks of C code that it owns, and no object alone keeps; and
-    all that own some.
+    """Add to each row what it may free at most: blocks of C code that it owns and no object alone keeps.
 
-    Objects that have no row get one. An owner is the outermost object without which the block's own owner would go."""
+    Returns the rows and the nodes of all owners of such blocks. Objects without a row get one. An owner is the
+    outermost object whose removal would free the block's own owner.
+    """
     graph = paths.references.graph
     found = graph.shared_blocks(without, MIN_BYTES_TOGETHER, MAX_TOGETHER)
     sums: Counter[int] = Counter()
@@ -491,7 +516,7 @@ def _shared(paths: ObjectPaths, rows: list[Kept], without: set[int], top: int | 
 
 
 def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
-    """Return some of the nodes that refer to each target."""
+    """Return some of the nodes that refer to each target, at most MAX_PATHS_OF_EXAMPLE."""
     sources: dict[int, set[int]] = defaultdict(set)
     for referrer in paths.references.graph.referrers(targets) if targets else []:
         sources[referrer.target].add(referrer.source)
@@ -499,7 +524,7 @@ def _sources(paths: ObjectPaths, targets: set[int]) -> dict[int, list[int]]:
 
 
 def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list[int | None]:
-    """Return for each owner the outermost object, itself or above it, without which it would not be reached."""
+    """Return, for each owner, the outermost object, itself or above it, without which it would be unreachable."""
     references, graph = paths.references, paths.references.graph
     found: dict[int, int | None] = {}
     for owner in dict.fromkeys(owners):
@@ -510,7 +535,10 @@ def _outermost(paths: ObjectPaths, owners: list[int], without: set[int]) -> list
 
 
 def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, str]:
-    """The way to the last of the examples, without subscripts: as Python where it is that of half of them."""
+    """Return the path to the last example without subscripts: as Python if at least half of the examples share it.
+
+    The second value is the same path in words.
+    """
     ways = [paths.path(paths.references.graph.chain(number)) for number in examples]
     path = None if ways[-1].expression is None else alike(ways[-1].expression)
     agreeing = sum(way.expression is not None and alike(way.expression) == path for way in ways)
@@ -518,12 +546,13 @@ def _common_way(paths: ObjectPaths, examples: list[int]) -> tuple[str | None, st
 
 
 def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
-    """Of the examples of each row the paths of those who refer to them, without subscripts, those of most first."""
+    """Return the paths of what refers to each row's examples, without subscripts, the most frequent first."""
     wanted = {number for numbers in examples for number in numbers}
     sources: dict[int, list[int]] = defaultdict(list)
     for referrer in paths.references.graph.referrers(wanted):
         sources[referrer.target].append(referrer.source)
-    # One that thousands refer to, such as a function by its frames, is asked some from the first to the last.
+    # Thousands may refer to one object, such as frames to their function: only some referrers, evenly spread, are
+    # named.
     names = {
         number: {_owner(paths, source, number) for source in sorted(some)[:: -(-len(some) // MAX_PATHS_OF_EXAMPLE)]}
         for number, some in sources.items()
@@ -532,8 +561,10 @@ def _holders(paths: ObjectPaths, examples: list[list[int]]) -> list[list[str]]:
 
 
 def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
-    """The path of who refers, or owns the buffer that does; None where nothing leads to it. Of a root what it calls the
-    reference."""
+    """Return the path of what refers to ``target``, or of the owner of a buffer that does; None if unreachable.
+
+    For a root, return what it calls the reference.
+    """
     graph = paths.references.graph
     nodes = paths.references.nodes(graph.chain(source)[-MAX_BUFFERS:])
     if not nodes:
@@ -545,8 +576,11 @@ def _owner(paths: ObjectPaths, source: int, target: int) -> str | None:
 
 
 def _agreed(names: list[set[str | None]]) -> list[str]:
-    """The names that several examples have; none where most have none of them, or there are too many: what is held in
-    many places has no holders that are worth a name."""
+    """Return the names that several examples share.
+
+    Empty if most examples have none of these names or there are too many: objects held in many places have no holders
+    worth naming.
+    """
     counts = Counter(name for one in names for name in one if name is not None)
     most_first = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     agreed = [name for name, count in most_first if count >= MIN_AGREEING]
@@ -574,7 +608,7 @@ def _types(paths: ObjectPaths, top: int | None) -> list[Kept]:
 
 
 def _modules(paths: ObjectPaths) -> list[Kept]:
-    """A module with its dict: functions of other modules may hold the one without the other."""
+    """Return a row for each module with its dict: functions of other modules may hold one without the other."""
     references = paths.references
     found = list(modules(references))
     sizes = references.graph.retained_together([[module.id, names.id] for module, names, _name in found])

@@ -1,4 +1,4 @@
-"""Which stacks allocated what is in use, where jemalloc samples allocations (``MALLOC_CONF=prof:true``)?"""
+"""Group the sampled blocks in use by allocation stack, if jemalloc samples (``MALLOC_CONF=prof:true``)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ NO_SAMPLES = (
 
 @dataclass(frozen=True)
 class SampledRow:
-    """A stack of return addresses, the innermost first, and its frames, outermost first; the address is that of its
-    first block."""
+    """A stack: its return addresses, innermost first, and its frames, outermost first.
+
+    ``address`` is that of its first block.
+    """
 
     return_addresses: list[int]
     frames: list[StackFrame]
@@ -37,7 +39,7 @@ class SampledRow:
 
 @dataclass(frozen=True)
 class SampledStacks:
-    """The answer of ``heap chunks --by=stack``; the sums are over all."""
+    """The answer of ``heap chunks --by=stack``. The sums cover all stacks."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes", "likely_count", "likely_bytes")
     rows: list[SampledRow]
@@ -49,8 +51,10 @@ class SampledStacks:
 
 
 def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -> SampledStacks:
-    """The stacks of sampled blocks in use, those with the most bytes (or blocks) first, the first ``top``. Raises
-    Unsupported where nothing is sampled."""
+    """Return the first ``top`` stacks of sampled blocks in use, those with the most bytes (or blocks) first.
+
+    Raises Unsupported if nothing is sampled.
+    """
     found = heap.find_allocator(JemallocLibraries)
     rows = [] if found is None else list(found.samples)
     if found is None or not rows:
@@ -70,7 +74,7 @@ def sampled_stacks(heap: Heap, by_count: bool = False, top: int | None = None) -
 
 def _row(heap: Heap, found: JemallocLibraries, row: _native.SampledStack, names: dict[int, Functions]) -> SampledRow:
     addresses, module = row.frames, found.roots[row.root].module
-    # A return address is behind the call.
+    # A return address points past the call.
     objects = [heap.target.object_of(address - 1) for address in addresses]
     frames = [
         StackFrame(function_at(heap.target, address - 1, names), loaded.path if loaded else "", None, NATIVE)

@@ -1,4 +1,4 @@
-"""All blocks in use, each with one holder: a package, a variable, a frame, a library, or nobody."""
+"""Assign each block in use to one holder: a package, a variable, a frame, a library, or none."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from gdbheap.graph.roots import GLOBAL
 __all__ = ["NOBODY", "VARIABLE", "Part", "Shape", "SharedOut", "Wide", "share_out"]
 
 VARIABLE, NOBODY = "variable", "nobody"
-# A part of a variable has a row of its own with so much of what is in use.
+# A part of a variable gets its own row from 1/PART_SHARE of the bytes in use on.
 PART_SHARE = 20
 MAX_DEPTH = 5
 MAX_VARIABLES = 1000
 LOOKED_AT, MIN_STEPS = 200, 2
-# Of what there may be many of: those without a row of their own are put together.
+# Kinds with many possible holders: the small ones are merged into one row, which names NAMED of them.
 MANY, NAMED = {PACKAGE: "packages", LIBRARY: "libraries"}, 4
 MAX_PARTS = 3
 MIN_OF_LIST = 8
-# So many branches are asked whether they alone hold what hangs on them, each with so many nodes above; one does that
-# holds all but a fifth.
+# The largest number of branches checked for whether they alone hold what hangs on them, and of nodes above each. A
+# branch alone holds it with all but one HELD_ALONE-th.
 MAX_ASKED, MAX_ABOVE, HELD_ALONE = 8, 6, 5
 OF_MODULE = re.compile(r"\Asys\.modules\['[^']*'\]")
 BUFFER, IDLE, OBJECT, HOLDS = "buffer", "idle", "object", " holds it"
@@ -67,8 +67,10 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Part:
-    """Blocks of one kind in a row: objects of a type with their buffers, or blocks of one size. ``bytes`` with the
-    blocks' headers."""
+    """Blocks of one kind in a row: objects of a type with their buffers, or blocks of one size.
+
+    ``bytes`` includes the blocks' headers.
+    """
 
     what: str
     count: int
@@ -77,7 +79,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Wide:
-    """A column with its bytes, as its library counts them; None where that is not known."""
+    """A column with its bytes as its library counts them; None if unknown."""
 
     name: str | None
     dtype: str
@@ -86,9 +88,11 @@ class Wide:
 
 @dataclass(frozen=True)
 class Shape:
-    """The DataFrame, table or array that a variable is, in its library's words (python.columns), with the largest
-    columns, at most MAX_PARTS. Values that another row leads to by a shorter chain, or that lie in memory which is
-    not walked, are not among the row's bytes."""
+    """The DataFrame, table or array that a variable is, in its library's words (python.columns).
+
+    ``columns`` are the largest, at most MAX_PARTS. Values that another row reaches by a shorter chain, or that lie in
+    memory that is not walked, are not among the row's bytes.
+    """
 
     what: str
     shape: tuple[int, ...]
@@ -99,17 +103,18 @@ class Shape:
 
 @dataclass(frozen=True)
 class SharedOut:
-    """What one holder has. ``kind``: package, modules (of one file), standard library, interpreter, variable, frame,
-    library, global (a static variable of a library), thread, tracemalloc (its tables), or nobody.
+    """The blocks of one holder.
 
-    ``name``: of a variable its path as Python, or in words; ``path``: as Python or None.
-    ``parts``: the largest first, at most MAX_PARTS; of a row that stands for several, each of those. ``array``: what
-    the variable is, None where it is no frame or the row is of several variables. ``absent``: of ``bytes``, those of
-    large blocks that are not resident; ``shared``: those of shared mappings. ``address``: of the object that the
-    variable is; None for several, and for all other kinds. ``way``: in words, how that leads to the largest block that
-    it has, where it is one of the LOOKED_AT largest blocks of all, and some steps away; ``largest_block``: the
-    address of that. ``type``: of the object that the variable is, or that all ``variables`` are which differ in
-    subscripts alone (0: it is none of such)."""
+    ``kind``: package, modules (of one file), standard library, interpreter, variable, frame, library, global (a static
+    variable of a library), thread, tracemalloc (its tables), or nobody. ``name``: for a variable its path as Python, or
+    in words; ``path``: as Python or None. ``parts``: the largest first, at most MAX_PARTS; in a row that stands for
+    several holders, one part for each. ``array``: the table or array that the variable is; None if it is none, or the
+    row has several variables. ``absent``: the part of ``bytes`` in large blocks that is not resident; ``shared``: the
+    part in shared mappings. ``address``: the variable's object; None for several variables and all other kinds.
+    ``way``: in words, the path from there to its largest block, if that is several steps away and among the LOOKED_AT
+    largest blocks of all; ``largest_block``: the address of that block. ``type``: the type of the variable's object, or
+    of all ``variables`` that differ only in subscripts (0 if the row has none).
+    """
 
     kind: str
     name: str
@@ -135,13 +140,14 @@ def share_out(
     tables: Iterable[int] = (),
     others: Iterable[ContentHolder] = (),
 ) -> list[SharedOut]:
-    """All used blocks of a program with Python, those who hold most first; the rows add up to what is in use.
+    """Return all used blocks of a program with Python by holder, largest first; the rows add up to the bytes in use.
 
-    A module, a class and a function count for the package that they were written in, and so does what only leads from
-    there; a variable that has much with all that it leads to has a row of its own. Of two that lead to a block the one
-    with the shorter chain has it. ``frames``: tells DataFrames, tables and arrays, which are not divided further;
-    ``absent``: blocks that are not all resident; ``shared``: shared mappings; ``tables``: of tracemalloc; ``others``:
-    holders beside Python. Raises Unsupported."""
+    A module, a class and a function count for the package in which they were written, and so do blocks reachable only
+    from there. A variable that holds much, with all that it reaches, has its own row. A block that two holders reach
+    counts for the one with the shorter chain. ``frames`` recognises DataFrames, tables and arrays, which are not
+    divided further; ``absent``: blocks that are not fully resident; ``shared``: shared mappings; ``tables``:
+    tracemalloc's; ``others``: holders besides Python. Raises Unsupported.
+    """
     graph = paths.references.graph
     homes = Homes(paths.references)
     numbers = (graph.find(address) for address in tables)
@@ -168,7 +174,7 @@ def share_out(
         if end is None:
             seeds[number] = labels.setdefault(Home(GLOBAL, words), len(labels))
             continue
-        # Those that differ in subscripts alone are one.
+        # Variables that differ only in subscripts share a row.
         name = alike(words) if alone[alike(words)] > 1 else words
         home = Home(VARIABLE, name)
         ways.setdefault(home, path and name)
@@ -218,13 +224,16 @@ def _by_home(paths: ObjectPaths, homes: dict[int, Home], blocks: Iterable[BlockB
 
 
 def _only(types: set[str] | None) -> str | None:
-    """Return the one type that there is, None for several and for none."""
+    """Return the type if there is exactly one; None for several and for none."""
     return next(iter(types)) or None if types is not None and len(types) == 1 else None
 
 
 def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int]) -> dict[Home, tuple[str, int]]:
-    """Return how each variable leads from its node in ``ends`` to its largest block beside its own, in words, and where
-    that is, if that takes more than MIN_STEPS."""
+    """Return, for each variable, the path from its node in ``ends`` to its largest block, and that block's address.
+
+    The path is in words. A table of the variable itself does not count as its largest block. Paths of at most MIN_STEPS
+    steps are left out.
+    """
     graph, found = paths.references.graph, dict[Home, tuple[str, int]]()
     seen: set[Home] = set()
     for row in graph.largest(0, LOOKED_AT).rows:
@@ -236,7 +245,7 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
             above = len(paths.path(chain[: chain.index(ends[home]) + 1]).steps)
             edges = [step.edge for step in paths.path(chain).steps][above:]
             if not edges:
-                # Its own table.
+                # This block is the variable's own table.
                 continue
             if len(edges) > MIN_STEPS:
                 found[home] = " ".join(through_blocks(edges)), paths.references.node(row.id).address
@@ -245,7 +254,7 @@ def _ways_below(paths: ObjectPaths, homes: dict[int, Home], ends: dict[Home, int
 
 
 def _shape(paths: ObjectPaths, frames: Frames | None, number: int) -> Shape | None:
-    """The frame that a node is."""
+    """Return the table or array that a node is; None if it is none."""
     node = paths.references.node(number)
     what = frames.what(node.type) if frames is not None and node.type else None
     found = frames.read(node.address, what) if frames is not None and what is not None else None
@@ -264,10 +273,12 @@ def _size(column: Column) -> int:
 def _variables(
     paths: ObjectPaths, homes: Homes, minimum: int, part: int, frames: Frames | None, whole: set[int]
 ) -> Iterator[tuple[int, str, str | None, int | None]]:
-    """The nodes of variables with at least ``minimum`` bytes, from which on the blocks are theirs, with their paths in
-    words and as Python, and the nodes where these end (None: a static variable of a library, whose blocks are C
-    code's): of each the parts with at least ``part`` too, and theirs in turn, but of frames and of what is below
-    ``whole``."""
+    """Yield (node, path in words, path as Python, end) of each variable with at least ``minimum`` bytes.
+
+    Blocks from the node on belong to the variable; ``end`` is the node where the paths end, or None for a library's
+    static variable, whose blocks are those of C code. Parts of a variable with at least ``part`` bytes follow, and
+    their parts in turn, but none of tables and arrays or below ``whole``.
+    """
     graph = paths.references.graph
     above = set(homes.seeds)
     in_python: set[int] = set()
@@ -299,7 +310,7 @@ def _variables(
             if kept != end:
                 found, (end, words, path) = None, _named(paths, kept)
             if path is None and holder in in_python:
-                # A part that only C code can name stays a part.
+                # A part without a Python path is not split off.
                 continue
             ends |= {branch.id, end}
             in_python |= {branch.id, end} if path is not None else set()
@@ -317,8 +328,11 @@ def _has_items(path: str | None) -> bool:
 
 
 def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, holder: int) -> int:
-    """Return the node to name for what hangs on ``end``, an item: that itself, but where items share nearly all of it,
-    as views of one buffer do, the first node above it that holds that alone, ``holder`` at most."""
+    """Return the node to name for what hangs on ``end``, an item of a container.
+
+    That is ``end`` itself, unless items share nearly all of it, as views of one buffer do. Then it is the first node
+    above that holds it alone, at most ``holder``.
+    """
     references, graph = paths.references, paths.references.graph
     way = list(dict.fromkeys([*chain[chain.index(holder) :], *branch.way]))
     above = [node.id for node in references.nodes(way[: way.index(end) + 1]) if node.kind != BUFFER]
@@ -332,7 +346,8 @@ def _keeper(paths: ObjectPaths, branch: Branch, chain: list[int], end: int, hold
 
 
 def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -> bool:
-    """Return whether others of the type of the object above a node refer to it, too: then it is none's."""
+    """Return whether objects of the same type as the one above a node also refer to it, so that no one object holds
+    it."""
     chain = references.graph.chain(number)
     (above,) = references.nodes(chain[-2:-1]) if len(chain) > 1 else (None,)
     if above is None or not above.type or references.objects.names.name(above.type) == DICT:
@@ -341,27 +356,30 @@ def _of_like_objects(references: PythonNodes, number: int, sources: list[int]) -
 
 
 def _first_frame(paths: ObjectPaths, frames: Frames | None, branch: Branch) -> int | None:
-    """The first node of a branch's way that is a frame."""
+    """Return the first node on a branch's path that is a table or array."""
     nodes = paths.references.nodes(list(dict.fromkeys([branch.id, *branch.way]))) if frames is not None else []
     return next((node.id for node in nodes if frames is not None and node.type and frames.what(node.type)), None)
 
 
 def _first_of_list(paths: ObjectPaths, branch: Branch) -> int | None:
-    """Return the first node of a linked list on a branch's way: so many objects of its type follow it."""
+    """Return the first node of a linked list on a branch's path: MIN_OF_LIST objects of one type are on it."""
     nodes = [node for node in paths.references.nodes(branch.way) if node.type]
     counts = Counter(node.type for node in nodes)
     return next((node.id for node in nodes if counts[node.type] >= MIN_OF_LIST), None)
 
 
 def _named(paths: ObjectPaths, number: int) -> tuple[int, str, str | None]:
-    """The node with the path to it, in words and as Python."""
+    """Return the node with the path to it, in words and as Python."""
     path = paths.path(paths.references.graph.chain(number))
     return number, path.expression or in_words(path), path.expression
 
 
 def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
-    """How far down its way a branch has a path as Python, and that; without one the path is in words, where no frame is
-    its root that to its beginning: below are blocks of C code."""
+    """Return the last node on a branch's path that has a Python path, and that path.
+
+    Without one, the path is in words: to the branch's last node if its root is a running frame, else to its beginning,
+    below which are blocks of C code.
+    """
     references = paths.references
     nodes = [node for node in references.nodes(branch.way) if node.kind != BUFFER]
     for node in reversed(nodes):
@@ -376,13 +394,12 @@ def _deepest(paths: ObjectPaths, branch: Branch) -> tuple[int, str, str | None]:
         if found is not None:
             return end, found, None
     words = in_words(paths.path(references.graph.chain(end)))
-    # What C code keeps in fields that nobody here knows, such as a module's state.
+    # C code keeps this in fields of unknown layout, such as a module's state.
     return end, f"what {words[: -len(HOLDS)]} holds" if words.endswith(HOLDS) else words, None
 
 
 def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
-    """Name what memory of a library leads to by the last object on the way: only C's structures follow. None where no
-    object is on it."""
+    """Name a library's memory by the last object on the path: only C structures follow it. None without an object."""
     nodes = paths.references.nodes(chain)
     last = next((place for place in reversed(range(len(nodes))) if nodes[place].kind == OBJECT), None)
     if last is None:
@@ -392,7 +409,7 @@ def _in_memory(paths: ObjectPaths, chain: list[int]) -> str | None:
 
 
 def _folded(rows: Iterable[SharedOut], minimum: int) -> Iterator[SharedOut]:
-    """Small packages together, and small libraries: what has many of them would be many rows."""
+    """Yield the rows, with small packages merged into one row, and small libraries into another."""
     small: dict[str, list[SharedOut]] = {}
     for row in rows:
         if row.kind in MANY and row.bytes < minimum:

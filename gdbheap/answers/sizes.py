@@ -1,4 +1,4 @@
-"""How are chunk sizes distributed, used and free?"""
+"""Count used and free chunks by size."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OtherSizeRow(SizeRow):
 
 @dataclass(frozen=True)
 class OtherSizes:
-    """The blocks of an allocator that stands in for malloc, by its own sizes, ascending, and their sum."""
+    """The blocks of an allocator that replaces malloc, by its own sizes, ascending, with their sum."""
 
     allocator: str
     title: str
@@ -67,7 +67,7 @@ class OtherSizes:
 
 @dataclass(frozen=True)
 class SizeOf:
-    """The blocks of one size of an allocator; ``module``: of several of its kind the one that is meant."""
+    """The blocks of one size of an allocator. ``module`` distinguishes several allocators of one kind."""
 
     allocator: str
     module: str | None
@@ -96,7 +96,10 @@ class AllSizesTotal:
 
 @dataclass(frozen=True)
 class AllSizes:
-    """The document of ``heap sizes``; ``mapped``, ``top`` and ``overhead`` are None where malloc has no such thing."""
+    """The JSON document of ``heap sizes``.
+
+    ``mapped_count``, ``top`` and ``overhead`` are None if malloc has no such thing.
+    """
 
     rows: list[SizeOf]
     total: AllSizesTotal
@@ -109,9 +112,10 @@ class AllSizes:
 class Sizes:
     """The answer of ``heap sizes``, ascending.
 
-    Chunks in bins, fast bins and thread caches are free; mmapped chunks are used (``mapped`` of them). ``total``
-    with ``top`` (top chunks) and ``overhead`` is all that malloc has: ``heap arenas``' ``total.system``. ``allocator``:
-    whose sizes these are, None where only ``others`` are there."""
+    Chunks in bins, fast bins and thread caches are free; mmapped chunks (``mapped`` of them) are used. ``total``,
+    ``top`` (top chunks) and ``overhead`` add up to all memory that malloc has: ``total.system`` of ``heap arenas``.
+    ``allocator`` names the allocator of ``sizes``, None if there are only ``others``.
+    """
 
     sizes: list[SizeRow]
     total: SizeTotal
@@ -122,7 +126,7 @@ class Sizes:
     allocator: str | None = None
 
     def as_document(self) -> AllSizes:
-        """All allocators' sizes in one list."""
+        """Return the document, with the sizes of all allocators in one list."""
         own = [SizeOf(self.allocator or "", None, *vars(row).values()) for row in self.sizes]
         rows = own + [_size_of(found, row) for found in self.others for row in found.sizes]
         names = [field.name for field in fields(AllSizesTotal)][:4]
@@ -135,7 +139,7 @@ class Sizes:
 
     @property
     def ranges(self) -> list[SizeRange]:
-        """The rows summed by powers of two, from the first range that has chunks to the last."""
+        """The rows summed by powers of two, from the first range with chunks to the last."""
         rows: dict[int, list[SizeRow]] = {}
         for row in self.sizes:
             rows.setdefault(row.size.bit_length(), []).append(row)
@@ -144,7 +148,7 @@ class Sizes:
 
 
 def sizes(heap: Heap) -> Sizes:
-    """A row for each exact size of used and free chunks. Raises Unsupported where malloc is not known."""
+    """Return a row for each exact size of used and free chunks. Raises Unsupported if malloc is unknown."""
     others = [row for allocator in heap.standing_in for row in _others(allocator)]
     found = heap.malloc
     if not isinstance(found, GlibcAllocator):
@@ -169,7 +173,7 @@ def _size_of(found: OtherSizes, row: OtherSizeRow) -> SizeOf:
 
 
 def _others(allocator: Allocator) -> list[OtherSizes]:
-    """A table, or one for each of several of a kind."""
+    """Return the table of an allocator, or one for each module that brings an allocator of this kind."""
     owners = allocator.owners()
     return [_of_one(allocator, index, owner) for index, owner in enumerate(owners)] or [_of_all(allocator)]
 

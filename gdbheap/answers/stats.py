@@ -1,4 +1,4 @@
-"""What does the process itself say? Its ``malloc_stats()`` beside our own figures."""
+"""Compare the process's own ``malloc_stats()`` with gdbheap's figures."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from gdbheap.answers.arenas import Arenas
 from gdbheap.text import SeveralLines, bounded_number
 
-# malloc_stats() prints unsigned int.
+# malloc_stats() prints each figure as unsigned int, so only its low 32 bits.
 UNSIGNED_INT = 1 << 32
 
-# More than that: what a target prints may be any number of digits.
+# The largest figure that is read: a target may print any number of digits.
 BEYOND = 10**18
 _ARENA = re.compile(r"^Arena (\d+):\s*$")
 _TOTAL = re.compile(r"^Total \(incl\. mmap\):\s*$")
@@ -20,7 +20,7 @@ _FIGURE = re.compile(r"^(system|in use) bytes\s*=\s*(\d+)\s*$")
 
 @dataclass(frozen=True)
 class StatsRow:
-    """One figure."""
+    """One figure of the process (``theirs``) and gdbheap's (``ours``), in bytes."""
 
     arena_name: str
     what: str
@@ -30,7 +30,7 @@ class StatsRow:
 
 @dataclass(frozen=True)
 class Stats:
-    """The answer of ``heap stats``: the process's own words, and each figure."""
+    """The answer of ``heap stats``: the text that the process printed, and each figure."""
 
     text: str
     agrees: bool
@@ -38,7 +38,7 @@ class Stats:
 
 
 def compare(arenas: Arenas, text: str) -> Stats:
-    """Set what ``malloc_stats`` printed beside ``arenas``; it prints the low 32 bits of each figure."""
+    """Compare the output of ``malloc_stats`` with ``arenas``; it prints the low 32 bits of each figure."""
     ours = {str(row.index): (row.system, row.in_use) for row in arenas.arenas}
     ours["total"] = (arenas.total.system, arenas.total.in_use)
     rows: list[StatsRow] = []

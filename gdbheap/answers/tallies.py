@@ -1,4 +1,4 @@
-"""How are the Python objects spread over sizes, lengths and modules?"""
+"""Group the Python objects by size, length or module."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ class TallyRow:
 
 @dataclass(frozen=True)
 class Tallies:
-    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``tally_of``); the sums are over all
-    rows."""
+    """The answer of ``heap pyobjects --by=size``, ``length`` or ``module`` (``tally_of``).
+
+    The sums cover all rows.
+    """
 
     sums: ClassVar[tuple[str, ...]] = ("count", "own", "absent")
     tally_of: str
@@ -41,9 +43,11 @@ class Tallies:
 
 
 def tallies(heap: Heap, by: str, pattern: str | None, by_count: bool = False, top: int | None = None) -> Tallies:
-    """The first ``top`` rows: live objects of types whose names match ``pattern`` (None: all): by the size of their
-    block, by len(), or by their type's module. Objects without a length are in no row of ``length``. Raises NotAPython,
-    Unsupported, or UsageError where no type that matches has a length."""
+    """Return the first ``top`` rows of the live objects of types that match ``pattern`` (None: all).
+
+    They are grouped by the size of their block, by len(), or by their type's module. Objects without a length are in no
+    row of ``length``. Raises NotAPython, Unsupported, or UsageError if no matching type has a length.
+    """
     rows = _by_module(heap, pattern) if by == MODULE else _by_number(heap, by, pattern)
     rows.sort(key=lambda row: (-(row.count if by_count else row.own), str(row.key)))
     count, size = sum(row.count for row in rows), sum(row.own for row in rows)

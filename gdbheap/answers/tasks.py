@@ -1,4 +1,4 @@
-"""Which tasks pile up, and where do they wait?"""
+"""Group tasks, coroutines, generators and greenlets by where they wait."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from gdbheap.layout.asyncio import task_layout
 
 KINDS = (TASK, *GENERATORS, GREENLET)
 IDLE = "idle"
-# Steps of a chain that are told; how many more there are is its last one.
+# The largest number of steps listed of a chain. One more step then counts the rest.
 MAX_CHAIN = 50
 
 
 @dataclass(frozen=True)
 class Step:
-    """One that waits."""
+    """One function in a chain of awaits, with the line where it waits."""
 
     function: str
     file: str
@@ -41,10 +41,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Waiting:
-    """One task, or one coroutine, generator or greenlet that belongs to no task. ``state``: of a task pending,
-    cancelled or finished, of others created, suspended, running or ended, running also for a task that runs, and
-    idle for a greenlet without a frame. ``bytes``: its own block, and those of the coroutines and frames of the
-    chain; what several wait for counts with the first of them."""
+    """One task, or a coroutine, generator or greenlet that belongs to no task.
+
+    ``state``: for a task pending, cancelled, finished or running; for others created, suspended, running or ended; idle
+    for a greenlet without a frame. ``bytes``: its own block and those of the coroutines and frames of its chain; blocks
+    that several chains share count for the first.
+    """
 
     address: int
     kind: str
@@ -58,15 +60,18 @@ class Waiting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for those that wait alike."""
+        """A key that is equal for those that wait at the same place."""
         return self.kind, self.type, self.state, self.waits, self.waits_for
 
 
 @dataclass(frozen=True)
 class Row:
-    """Those that wait alike: ``coroutine``, ``file`` and ``line`` are of the outermost one of the chain; the address
-    is of the first one. ``retained`` is without all of them and the coroutines of their chains, which others may
-    hold too, such as the call that runs the event loop."""
+    """Tasks or others that wait at the same place.
+
+    ``coroutine``, ``file`` and ``line`` describe the outermost step of the chain; ``address`` is the first one's.
+    ``retained`` is what would be free without all of them and the coroutines of their chains; others may hold these
+    too, such as the call that runs the event loop.
+    """
 
     kind: str
     type: str
@@ -84,7 +89,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The answer of ``heap tasks``: a row for each group of those that wait alike, the most numerous first."""
+    """The answer of ``heap tasks``: a row for each place of waiting, the most numerous first."""
 
     sums: ClassVar[tuple[str, ...]] = ("count", "bytes")
     rows: list[Row]
@@ -96,7 +101,7 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Listed:
-    """The answer of ``heap tasks --list``: each one, the first ``--top`` of them; the other fields are about all."""
+    """The answer of ``heap tasks --list``: the first ``--top`` of them; the other fields cover all."""
 
     sums: ClassVar[tuple[str, ...]] = ("bytes",)
     rows: list[Waiting]
@@ -107,7 +112,7 @@ class Listed:
 
 
 def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> Tasks:
-    """Those of these kinds, by where they wait. Raises NotAPython, or Unsupported."""
+    """Group those of these kinds by where they wait. Raises NotAPython, or Unsupported."""
     finder, found = _find(heap, kinds)
     groups: dict[tuple[object, ...], list[Waiting]] = defaultdict(list)
     for one in found:
@@ -120,7 +125,7 @@ def tasks(heap: Heap, kinds: Sequence[str] = KINDS, retained: bool = False) -> T
 
 
 def listed(heap: Heap, kinds: Sequence[str] = KINDS, by_bytes: bool = False, top: int | None = None) -> Listed:
-    """Each of these kinds, by address or the largest first. Raises NotAPython, or Unsupported."""
+    """Return each of these kinds, by address or the largest first. Raises NotAPython, or Unsupported."""
     finder, found = _find(heap, kinds)
     contents = heap.disclosure.contents
     found.sort(key=lambda one: (-one.bytes if by_bytes else 0, one.address))
@@ -148,7 +153,7 @@ def _row(group: Sequence[Waiting]) -> Row:
 
 
 def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) -> list[int]:
-    """What each group retains together, with the chains of awaits."""
+    """Return what each group retains together with its chains of awaits."""
     graph = heap.python.references.graph
     found = [[graph.find(part) for one in group for part in finder.parts(one.address)] for group in groups]
     numbers = [[number for number in group if number is not None] for group in found]
@@ -156,7 +161,7 @@ def _retained(heap: Heap, finder: _Finder, groups: Iterable[Sequence[Waiting]]) 
 
 
 def _find(heap: Heap, kinds: Sequence[str]) -> tuple[_Finder, list[Waiting]]:
-    """Those of these kinds, and what found them."""
+    """Return those of these kinds, and the finder that found them."""
     release = heap.python.objects.release
     if release.get("gen_qualname") is None:
         raise Unsupported(f"Python {release.text} has no asyncio: coroutines and tasks came with Python 3")
@@ -165,7 +170,7 @@ def _find(heap: Heap, kinds: Sequence[str]) -> tuple[_Finder, list[Waiting]]:
 
 
 class _Finder:
-    """All that wait in one target."""
+    """Finds all tasks, coroutines, generators and greenlets of one target."""
 
     def __init__(self, heap: Heap) -> None:
         objects, census = heap.python.objects, heap.python.census
@@ -181,12 +186,12 @@ class _Finder:
         self._kinds = kinds
         self._rows = [(row.address, row.type_address) for row in rows if row.type_address in kinds]
         self._waiting = dict(self._suspended())
-        # The blocks whose bytes are those of one that waits, but for its own.
+        # By waiting object: the blocks that count for it, without its own block.
         self._parts: dict[int, list[int]] = {}
         self._by_frame = {one.frame: one.address for one in self._waiting.values() if one.frame}
         self._after = {address: self._next(one) for address, one in self._waiting.items()}
         self._steps: dict[int, Step] = {}
-        # Of those whose chains were followed: the length of the chain from there, and what the last one awaits.
+        # By coroutine, once its chain was followed: the length of the chain from there, and what its last one awaits.
         self._ends: dict[int, tuple[int, int]] = {}
         self._counted: set[int] = set()
 
@@ -199,7 +204,7 @@ class _Finder:
                     self.unreadable += 1
 
     def all(self) -> Iterator[Waiting]:
-        """Tasks with their chains; then what is in no chain."""
+        """Yield tasks with their chains, then coroutines, generators and greenlets that are in no chain."""
         inner = set(self._after.values())
         for address, kind in self._rows:
             name, base = self._kinds[kind]
@@ -221,7 +226,7 @@ class _Finder:
                 yield self._made(address, kind, None, one.state, chain, awaits, size)
 
     def parts(self, address: int) -> list[int]:
-        """One of ``all()``, and the coroutines and frames of its chain."""
+        """Return one that ``all()`` yielded, and the coroutines and frames of its chain."""
         return [address, *self._parts.get(address, ())]
 
     def _task(self, address: int, kind: int, base: str) -> Task | None:
@@ -247,14 +252,16 @@ class _Finder:
         )
 
     def _next(self, one: Suspended) -> int:
-        """What a coroutine delegates to; of one that runs, whose frame it has called."""
+        """Return what a coroutine delegates to; if it runs, the one whose frame it has called."""
         if one.state == RUNNING:
             return self._by_frame.get(self._coroutines.inner_frame(one.frame), 0)
         return one.awaits
 
     def _chain(self, address: int, waiting: int) -> tuple[tuple[Step, ...], int, int]:
-        """The chain of awaits from a coroutine inwards, what the last one awaits, and the bytes of the blocks that are
-        in no other's chain, which become parts of the one that waits."""
+        """Return the chain of awaits from a coroutine inwards, what its last one awaits, and bytes of blocks.
+
+        Only blocks that no other chain had count; they become parts of ``waiting``.
+        """
         new = self._follow(address)
         blocks = [block for one in new for block in self._blocks(self._waiting[one])]
         parts = [block for block in dict.fromkeys(blocks) if block not in self._counted]
@@ -264,10 +271,10 @@ class _Finder:
         return self._told(address, length), awaits, sum(self._sizes.get(part, 0) for part in parts)
 
     def _follow(self, address: int) -> list[int]:
-        """The coroutines of a chain that no chain had before."""
+        """Return the coroutines of a chain that no earlier chain had."""
         new: list[int] = []
         while address in self._waiting and address not in self._ends:
-            # So it stays where a chain leads to itself.
+            # This value stays if the chain is a cycle.
             self._ends[address] = 0, 0
             new.append(address)
             address = self._after[address]
@@ -279,7 +286,7 @@ class _Finder:
         return [one.address, one.frame] if one.apart else [one.address]
 
     def _told(self, address: int, length: int) -> tuple[Step, ...]:
-        """The first steps of a chain, and how many more there are."""
+        """Return the first steps of a chain, with a last step that counts the rest."""
         steps: list[Step] = []
         for _ in range(min(length, MAX_CHAIN)):
             if address not in self._steps:

@@ -1,4 +1,4 @@
-"""What do the threads run, and how large are their variables?"""
+"""List the frames of the threads, with the sizes of their variables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from gdbheap.heap import Heap
 from gdbheap.targets.frames import frames_of
 from gdbheap.targets.target import Thread
 
-# What runs Python's code; compilers add to these names.
+# The functions that run Python code; compilers append suffixes to these names.
 LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A local variable (``name`` None: a value on the frame's stack): its object, and the bytes of the object's
-    block and of the buffers that it owns."""
+    """A local variable, or a value on the frame's stack (``name`` None): its object and bytes.
+
+    ``size`` is that of the object's block and of the buffers that it owns.
+    """
 
     name: str | None
     address: int
@@ -32,8 +34,11 @@ class Variable:
 
 @dataclass(frozen=True)
 class Running:
-    """A frame with its variables. Of C code the file is "" and the function is a name, or a place in an object.
-    ``retained`` is without the objects of its variables."""
+    """A frame with its variables.
+
+    For C code ``file`` is "" and ``function`` is a name or a place in an object. ``retained``: the bytes that would be
+    free without the objects of its variables.
+    """
 
     function: str
     file: str
@@ -45,7 +50,7 @@ class Running:
 
 @dataclass(frozen=True)
 class PythonThread:
-    """A thread that runs Python, or any of a program without. The innermost frame comes first."""
+    """A thread that runs Python, or any thread of a program without it; innermost frame first."""
 
     tid: int | None
     name: str
@@ -62,7 +67,7 @@ class Threads:
 
 @dataclass(frozen=True)
 class Line:
-    """A function of Python's, its file, and the line where it is, None when nobody knows."""
+    """A Python function, its file, and the line that it executes; None if unknown."""
 
     function: str
     file: str
@@ -71,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True)
 class ThreadLines:
-    """A thread that runs Python, as in PythonThread, and where it is, the innermost frame first."""
+    """A thread that runs Python, as in PythonThread, with its lines, innermost frame first."""
 
     tid: int | None
     name: str
@@ -79,8 +84,10 @@ class ThreadLines:
 
 
 def thread_lines(heap: Heap) -> list[ThreadLines]:
-    """Where the threads are, without what their frames hold: no references are followed for that. Raises NotAPython or
-    Unsupported."""
+    """Return where the threads are, without what their frames hold, so that no references are followed.
+
+    Raises NotAPython or Unsupported.
+    """
     return [
         ThreadLines(
             state.thread.tid if state.thread else None,
@@ -92,16 +99,18 @@ def thread_lines(heap: Heap) -> list[ThreadLines]:
 
 
 def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
-    """The threads with their frames; ``values``: with texts of their variables, ``with_c``: with the frames of C
-    between them, where unwind tables tell; of a program without Python all are of C. Raises NotAPython or
-    Unsupported."""
+    """Return the threads with their frames.
+
+    ``values``: add texts of the variables. ``with_c``: add the frames of C code between them, as far as unwind tables
+    allow; in a program without Python all frames are C code's. Raises NotAPython or Unsupported.
+    """
     if with_c and not heap.is_python:
         return Threads([_of_c(heap, thread) for thread in heap.target.threads])
     references = heap.python.references
     states = heap.python.interpreter.threads.states
     known: dict[int, Variable] = {}
     running = [_running(heap, references, frame, values, known) for state in states for frame in state.frames]
-    # Of all threads at once: each time goes over the whole graph.
+    # All threads in one call, as each call walks the whole graph.
     retained = iter(_with_retained(references, running))
     found = []
     for state, kept in zip(states, _kept(references, states)):
@@ -114,7 +123,7 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
 
 
 def _with_retained(references: References, frames: list[Running]) -> list[Running]:
-    """Return the frames with what their variables retain, each alone and all together."""
+    """Add to the frames what their variables retain, each alone and all together."""
     graph = references.graph
     addresses = {variable.address for frame in frames for variable in frame.locals}
     numbers = {address: number for address in addresses if (number := graph.find(address)) is not None}
@@ -133,7 +142,7 @@ def _of_c(heap: Heap, thread: Thread) -> PythonThread:
 
 
 def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
-    """What only the frames of each thread keep, in bytes."""
+    """Return what only the frames of each thread keep, in bytes."""
     numbers = {
         root.frame.address: number
         for number, root in enumerate(references.roots, references.first_root)
@@ -144,8 +153,11 @@ def _kept(references: References, states: Sequence[ThreadState]) -> list[int]:
 
 
 def _with_c(heap: Heap, state: ThreadState, frames: list[Running]) -> list[Running]:
-    """The frames of C where they are: each call of the interpreter's loop stands for a frame that C called, and for
-    those that it called from Python. All of C are left out where no call of the loop can be told by its name."""
+    """Add the frames of C code.
+
+    A call of the interpreter's loop stands for a Python frame that C called, and for those that this frame called from
+    Python. No frame of C is added if no call of the loop can be recognised by its name.
+    """
     stack = frames_of(heap.target, state.thread) if state.thread is not None else []
     if not any(_is_loop(frame.function) for frame in stack):
         heap.note("no-python-calls")
@@ -169,8 +181,7 @@ def _is_loop(function: str) -> bool:
 
 
 def _running(heap: Heap, references: References, frame: Frame, values: bool, known: dict[int, Variable]) -> Running:
-    """A frame with its variables. ``known``: what was found out about objects already, by address: many frames may have
-    the same."""
+    """Return a frame with its variables. ``known`` caches the objects by address, as many frames may share them."""
     for local in frame.locals:
         if local.value not in known:
             known[local.value] = _variable(heap, references, local, values)

@@ -1,4 +1,4 @@
-"""What would ``malloc_trim()`` give back, and what came of it?"""
+"""Predict what ``malloc_trim()`` would return to the kernel, and compare with the result of a call."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ MAX_PAD = LARGEST_SIZE
 
 
 def trim(heap: Heap, pad: int = 0) -> Trim:
-    """What ``malloc_trim(pad)`` would give back. Raises Unsupported without glibc's malloc, and where another one
-    serves instead."""
+    """Predict what ``malloc_trim(pad)`` would return.
+
+    Raises Unsupported without glibc's malloc, or if another allocator serves instead.
+    """
     found = heap.allocator(GlibcAllocator)
     other = heap.other_allocator
     serving = [one.title for one in heap.standing_in] or ([other.title] if other is not None else [])
@@ -31,7 +33,7 @@ def trim(heap: Heap, pad: int = 0) -> Trim:
 
 
 def compared(asked: Trim, before: Heap, after: Target, released: bool) -> Trim:
-    """``asked`` beside what happened: the target as it was and as it is after the call."""
+    """Return the prediction with the actual result: the target before and after the call."""
     sizes = _anonymous(before.target), _anonymous(after)
     arenas = [replace(arena, actual=_shrunk(before, after, arena.index)) for arena in asked.rows]
     actual = sizes[0] - sizes[1] if sizes[0] is not None and sizes[1] is not None else None
@@ -43,7 +45,7 @@ def _anonymous(target: Target) -> int | None:
 
 
 def _shrunk(before: Heap, after: Target, index: int) -> int | None:
-    """By how much the resident memory of one arena's heaps shrank."""
+    """Return by how many bytes one arena's heaps shrank in resident memory; None if residency is unknown."""
     old, new = before.target.pages, after.pages
     if old is None or new is None:
         return None

@@ -1,4 +1,4 @@
-"""What does nothing keep alive?"""
+"""List blocks in use that no root keeps alive."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from gdbheap.heap import Heap
 CYCLES, LOST_REFERENCES, LOST_BLOCKS, DOUBTFUL = GROUPS = ("cycles", "lost_references", "lost_blocks", "doubtful")
 MAX_ADDRESSES = 1000
 MAX_CLOSINGS = 20
-# Blocks of a row whose contents are looked at, and what the allocator may have of a block's size.
+# The largest number of a row's blocks whose contents are read, and the part of a size that may be the allocator's
+# header.
 ASKED = 32
 HEADER = 16
-# Kinds of cycles that are closed by words of C's memory, which no layout describes.
+# Kinds of cycles that words in C memory of unknown layout close.
 BY_WORDS = LIKELY, HIDDEN = "likely", "hidden"
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Objects of one type, or blocks of one size without a known type (None), that are not free for one reason."""
+    """Objects of one type, or blocks of one size without a known type (None), that are not free for the same reason."""
 
     group: str
     type: str | None
@@ -42,7 +43,10 @@ class Lost:
 
 @dataclass(frozen=True)
 class Head:
-    """A lost block to which no other lost block leads; ``count`` blocks, itself included, would be free with it."""
+    """A lost block to which no other lost block points, or one block of a circle (``in_circle``).
+
+    ``count`` blocks, itself included, would be free with it.
+    """
 
     address: int
     size: int
@@ -67,7 +71,7 @@ class CycleSum:
 
 @dataclass(frozen=True)
 class ObjectSum:
-    """Objects of one group, and bytes with all that hangs on them."""
+    """The number of objects of one group, and their bytes with all that hangs on them."""
 
     objects: int
     bytes: int
@@ -75,7 +79,7 @@ class ObjectSum:
 
 @dataclass(frozen=True)
 class BlockSum:
-    """Blocks of one group, and their bytes."""
+    """The number of blocks of one group, and their bytes."""
 
     blocks: int
     bytes: int
@@ -83,7 +87,7 @@ class BlockSum:
 
 @dataclass(frozen=True)
 class Closing:
-    """How cycles are closed; bytes are those of all with what hangs on them."""
+    """How a cycle is closed. ``bytes`` are those of all such cycles with what hangs on them."""
 
     what: str
     count: int
@@ -93,7 +97,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class LostTotal:
-    """What is in all groups together: objects, and blocks that are none."""
+    """The sums over all groups: objects, other blocks, and bytes."""
 
     objects: int
     blocks: int
@@ -102,7 +106,7 @@ class LostTotal:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The answer of ``heap unreachable``, by group, largest first; heads only where there is no Python."""
+    """The answer of ``heap unreachable``, by group, largest first. ``heads`` has rows only without Python."""
 
     rows: list[Lost]
     cycles: CycleSum
@@ -121,7 +125,10 @@ class Unreachable:
 
 
 def unreachable(heap: Heap, listed: int = MAX_ADDRESSES) -> Unreachable:
-    """``listed``: at most how many addresses a row has, and how many heads there are. Raises Unsupported."""
+    """Return what no root reaches, with at most ``listed`` addresses a row and ``listed`` heads.
+
+    Raises Unsupported.
+    """
     found = _unreachable(heap, listed)
     objects, blocks = (found.cycles, found.lost_references), (found.lost_blocks, found.doubtful)
     total = LostTotal(
@@ -157,8 +164,10 @@ def _unreachable(heap: Heap, listed: int) -> Unreachable:
 
 
 def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockBytes]) -> Counter[int]:
-    """Return how many bytes of each row are not resident, by the row's place, of ``missing`` in all; of rows with more
-    blocks than are listed only those of the listed ones."""
+    """Return how many bytes of each row are not resident, by the row's place.
+
+    ``missing`` has all blocks with such bytes. In rows with more blocks than are listed, only the listed ones count.
+    """
     places = {address: place for place, row in enumerate(rows) for address in row.addresses}
     graph, found = heap.references.graph, Counter[int]()
     for block in missing:
@@ -172,13 +181,15 @@ def _absent(heap: Heap, rows: Sequence[_native.Lost], missing: Iterable[BlockByt
 
 
 def _rank(row: Lost) -> tuple[int, str, int, str, list[int]]:
-    """Return the place of a row among those of its group; no two have the same."""
+    """Return a sort key within a group that no two rows share."""
     return -row.bytes, row.type or "", row.size, row.why, row.addresses
 
 
 def _unfinished(heap: Heap, listed: int) -> Unreachable:
-    """Return the objects whose references are all counted and come from one another: whatever was not read cannot lead
-    to them. All else that nothing leads to is not examined."""
+    """Return the answer for an incomplete graph: objects whose counted references all come from one another.
+
+    No unread reference can point to them. All other blocks that no root reaches count as not examined.
+    """
     references, texts = heap.references, CauseTexts(heap)
     raw = references.graph.unreachable(listed, collector_facts(heap))
     causes = raw.causes
@@ -218,7 +229,7 @@ def _cycle_sum(causes: Sequence[_native.Cause], found: Sequence[_native.Lost]) -
 
 
 def _sum(rows: Sequence[_native.Lost]) -> tuple[int, int]:
-    """How many objects, and all bytes."""
+    """Return the number of objects, and the bytes of all rows with their buffers."""
     return sum(row.count for row in rows if row.type_address), sum(row.bytes + row.buffers for row in rows)
 
 
@@ -233,7 +244,7 @@ def _blocks(rows: Sequence[Lost], group: str) -> BlockSum:
 
 
 def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], texts: CauseTexts) -> list[Closing]:
-    """Return the types of the cycles that hold most."""
+    """Return the cycles that hold the most."""
     sizes: Counter[int] = Counter()
     for row in found:
         sizes[row.cause] += row.bytes + row.buffers
@@ -243,7 +254,7 @@ def _closings(causes: Sequence[_native.Cause], found: Sequence[_native.Lost], te
 
 
 class _Contents:
-    """What blocks without a type look like, some of each row, all of them looked at together."""
+    """What blocks without a type look like; some blocks of each row, all examined in one pass."""
 
     def __init__(self, heap: Heap, rows: Sequence[_native.Lost], heads: Sequence[_native.Head]) -> None:
         nameless = [(address, row.size) for row in rows if not row.type_address for address in row.addresses[:ASKED]]
@@ -252,11 +263,12 @@ class _Contents:
         self._known = dict(zip((address for address, _size in blocks), looks(heap, blocks)))
 
     def of_row(self, row: _native.Lost) -> str | None:
-        """What more than half of them look like."""
+        """Return what more than half of a row's examined blocks look like; None if they differ."""
         known = Counter(self._known[address] for address in row.addresses[:ASKED] if address in self._known)
         return next((look for look, count in known.items() if 2 * count > sum(known.values())), None)
 
     def of_head(self, head: _native.Head) -> str | None:
+        """Return what the block looks like; None if it has a type."""
         return self._known.get(head.address)
 
 
@@ -265,6 +277,6 @@ def _type(heap: Heap, address: int) -> str | None:
 
 
 def _addresses(references: Nodes, blocks: list[int]) -> list[int]:
-    """The addresses of the objects in the blocks, or of the blocks themselves."""
+    """Return the addresses of the objects in the blocks, or else of the blocks themselves."""
     numbers = [number for block in blocks if (number := references.graph.find(block)) is not None]
     return sorted(node.address for node in references.nodes(numbers))

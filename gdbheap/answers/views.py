@@ -1,4 +1,4 @@
-"""Small objects that show a part of a large buffer, and alone keep all of it alive: slices of arrays, memory views."""
+"""Find small objects that show a part of a large buffer and alone keep it: slices of arrays, memory views."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gdbheap.targets.ranges import Ranges, joined
 
 __all__ = ["MIN_BUFFER", "SmallViews", "Window", "kept_by_views", "small_views", "windows"]
 
-# A buffer of this size, of which this share at most is shown, is kept for little.
+# A buffer is kept for little from MIN_BUFFER bytes on, if at most 1/MAX_SHARE_SHOWN of it is shown.
 MIN_BUFFER, MAX_SHARE_SHOWN = 64 << 10, 4
 MOST_WINDOWS = 100_000
 MEMORYVIEW = "memoryview"
 # PyMemoryViewObject: view.buf and view.len (Objects/memoryobject.c).
 BUF, LEN, BUF_OF_2, LEN_OF_2 = 56, 72, 24, 40
-# pandas' tables have arrays, which are windows themselves.
+# The arrays of pandas tables are windows themselves.
 PANDAS = "pandas."
 Shown = tuple[str, int, Ranges]
 KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_BATCH, TENSOR)
@@ -38,8 +38,10 @@ KINDS = (NDARRAY, SERIES, DATAFRAME, ARROW_ARRAY, CHUNKED_ARRAY, TABLE, RECORD_B
 
 @dataclass(frozen=True)
 class Window:
-    """An object at ``address`` that shows ``shown`` bytes, and the large ``buffers`` that those are a small part of:
-    the first byte of each block in use, and its size."""
+    """An object at ``address`` that shows ``shown`` bytes, a small part of its large ``buffers``.
+
+    ``buffers``: the first byte of each block in use, and its size.
+    """
 
     address: int
     type: str
@@ -49,10 +51,12 @@ class Window:
 
 @dataclass(frozen=True)
 class SmallViews:
-    """Objects of one ``type`` that alone keep large buffers: how many (``count``), the bytes of values that they show
-    (``shown``), and what would be free without all of them (``kept``), of which ``absent`` are not resident.
-    ``address``: of the one that keeps most; ``nodes``: their numbers in the graph; ``views``: by the first byte of each
-    buffer how many they are, and the bytes that they show."""
+    """Objects of one ``type`` that alone keep large buffers.
+
+    ``count``: how many; ``shown``: the bytes of values that they show; ``kept``: what would be free without all of
+    them, of which ``absent`` bytes are not resident. ``address``: the one that keeps most; ``nodes``: their numbers in
+    the graph; ``views``: by the first byte of each buffer, how many show it and how many bytes.
+    """
 
     type: str
     count: int
@@ -65,7 +69,7 @@ class SmallViews:
 
 
 def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Window]:
-    """Yield the objects that show a part of a large buffer in use, at most ``most`` of each kind."""
+    """Yield the objects that show a small part of a large buffer in use; at most ``most`` objects are read."""
     for address, what in _instances(heap, frames, most):
         name, shown, spans = _memoryview(frames, address) if what == MEMORYVIEW else _frame(frames, address, what)
         buffers = _buffers(heap, shown, spans) if shown else {}
@@ -74,7 +78,7 @@ def windows(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> Iterator[Wi
 
 
 def _instances(heap: Heap, frames: Frames, most: int) -> Iterator[tuple[int, str]]:
-    """Yield the objects that may be windows, and what each is."""
+    """Yield (address, kind) of the objects that may be windows."""
     census = heap.python.census
     kinds = {row.address: _what(frames, row.address) for row in census.rows}
     wanted = {address: what for address, what in kinds.items() if what is not None}
@@ -113,7 +117,7 @@ def _frame(frames: Frames, address: int, what: str) -> Shown:
 
 
 def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
-    """Return the blocks in use, with their sizes, that are large beside what is shown of them."""
+    """Return the blocks in use, with their sizes, that are large compared with what is shown of them."""
     blocks = [block for start, _end in spans if (block := heap.block_at(start)) is not None and block.state == "used"]
     sizes = {block.address: block.end - block.address for block in blocks}
     least = max(MIN_BUFFER, shown * MAX_SHARE_SHOWN)
@@ -121,8 +125,10 @@ def _buffers(heap: Heap, shown: int, spans: Ranges) -> dict[int, int]:
 
 
 def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
-    """Return the windows that alone keep what they show little of, by type, those that keep most first. Draws the
-    graph of references. Raises Unsupported."""
+    """Return the windows that alone keep buffers of which they show little, by type, the type that keeps most first.
+
+    Builds the graph of references. Raises Unsupported.
+    """
     graph = heap.python.references.graph
     known = {window.address: (window, number) for window in found if (number := graph.find(window.address)) is not None}
     by_block: dict[int, list[int]] = defaultdict(list)
@@ -142,7 +148,7 @@ def small_views(heap: Heap, found: Iterable[Window]) -> list[SmallViews]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Windows, with their numbers in the graph, that together retain ``kept`` bytes, in these buffers."""
+    """Windows, with their nodes, that together retain ``kept`` bytes in the buffers ``blocks``."""
 
     windows: list[Window]
     nodes: list[int]
@@ -151,12 +157,12 @@ class _Group:
 
     @property
     def is_kept_for_little(self) -> bool:
-        """Return whether they retain a large buffer of which they show little."""
+        """Whether they retain a large buffer of which they show little."""
         return self.kept >= max(MIN_BUFFER, self.shown * MAX_SHARE_SHOWN)
 
     @property
     def shown(self) -> int:
-        """Return the bytes of values that they show."""
+        """The bytes of values that they show."""
         return sum(window.shown for window in self.windows)
 
 
@@ -176,8 +182,10 @@ def _by_type(heap: Heap, groups: list[_Group]) -> list[SmallViews]:
 
 
 def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[str]:
-    """Return how many bytes that the windows of each type keep are not resident: several may keep a buffer that none of
-    them keeps alone."""
+    """Return how many bytes that the windows of each type keep are not resident.
+
+    Several windows may together keep a buffer that none of them keeps alone.
+    """
     found = absent_under(heap, types.get)
     together = {block: group.windows[0].type for group in groups if len(group.nodes) > 1 for block in group.blocks}
     for block in absent_memory(heap):
@@ -187,6 +195,6 @@ def _absent(heap: Heap, groups: list[_Group], types: dict[int, str]) -> Counter[
 
 
 def kept_by_views(heap: Heap, frames: Frames, most: int = MOST_WINDOWS) -> list[SmallViews]:
-    """Return the small views of a target by type; empty where there are none. Raises Unsupported."""
+    """Return the small views of a target by type; empty if there are none. Raises Unsupported."""
     found = list(windows(heap, frames, most))
     return small_views(heap, found) if found else []

@@ -1,4 +1,4 @@
-"""What keeps an object alive, from a root down?"""
+"""Show what keeps an object alive, from a root to the object."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from gdbheap.stacks import Made
 
 MAX_DOMINATORS = 2 * STEPS_AT_EACH_END
-"""Of a long chain of them so many at each end are looked at."""
+"""The number of dominators read at each end of a long chain."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """An object, what it is, and how many bytes would be free without it."""
+    """An object, its type, and the bytes that would be free without it."""
 
     address: int
     type: str
@@ -32,17 +32,19 @@ class Holder:
 
 @dataclass(frozen=True)
 class WhyStep(Step):
-    """A step of the chain; ``certain``: whether all references up to it are known."""
+    """A step of the chain. ``certain``: all references up to it are known."""
 
     certain: bool
 
 
 @dataclass(frozen=True)
 class Why:
-    """The answer of ``heap why``: a shortest chain from a root to the object, over known references where there are
-    any, and its dominators, of many those at both ends; buffers between those that are named count in
-    ``dominator_count``. Where not all references could be read, dominators and what they retain are those that are
-    proven."""
+    """The answer of ``heap why``: a shortest chain from a root to the object, and the object's dominators.
+
+    The chain uses known references if there are any. A long list of dominators is cut in the middle; buffers between
+    the listed ones count in ``dominator_count``. If some references could not be read, only proven dominators and
+    retained sizes are given.
+    """
 
     address: int
     type: str
@@ -62,8 +64,10 @@ class Why:
 
 
 def why(heap: Heap, address: int) -> Why:
-    """What keeps the object alive whose block holds ``address``. Raises UsageError without one, or
-    Unsupported."""
+    """Return what keeps the object alive whose block contains ``address``.
+
+    Raises UsageError if no block does, or Unsupported.
+    """
     references = heap.references
     node = find_node(heap, address, "why")
     paths = heap.paths
@@ -85,14 +89,16 @@ def why(heap: Heap, address: int) -> Why:
 
 
 def _is_certain(references: Nodes, address: int) -> bool:
-    """Whether the references are known by which a step is reached. A root is where they begin."""
+    """Return whether the references that reach a step are known. A root, where they begin, is certain."""
     number = references.graph.find(address)
     return number is None or references.is_certain(number)
 
 
 def dominators_of(heap: Heap, node: Node) -> tuple[list[Holder], int]:
-    """The objects without any one of which it would be free, of many as many at one end as at the other, and how many
-    there are."""
+    """Return the objects without any one of which the node would be free, and how many there are.
+
+    A long list is cut to as many at one end as at the other.
+    """
     graph, paths = heap.references.graph, heap.paths
     chain = graph.dominator_chain(node.id)
     if len(chain) <= 2 * MAX_DOMINATORS:
@@ -108,12 +114,12 @@ def dominators_of(heap: Heap, node: Node) -> tuple[list[Holder], int]:
 
 
 def _named(heap: Heap, numbers: Sequence[int]) -> list[Node]:
-    """Without roots, and without what an object owns, which goes with it."""
+    """Return the nodes without roots and without buffers, which are freed with their owners."""
     return [node for node in heap.references.nodes(numbers) if node.kind != "buffer" and node.root is None]
 
 
 def find_node(heap: Heap, address: int, noun: str) -> Node:
-    """The used block, or the static type, at ``address``. Raises UsageError where there is none."""
+    """Return the used block, or the static type, at ``address``. Raises UsageError if there is none."""
     node = heap.references.find(address)
     if node is None:
         raise UsageError(f"heap {noun}: {address:#x} is in no block in use: 'heap at' says in what it is")

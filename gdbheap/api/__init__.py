@@ -1,2 +1,2 @@
-"""The library that programs and notebooks import: `gdbheap.open`, a `Heap`, and what it is asked for as small records.
-Thin, over the answers: `gdbheap/__init__.py` imports a name of it when that is first used."""
+"""The library that programs and notebooks import: ``gdbheap.open``, its ``Heap``, and the answers as small records. It
+is a thin layer over the answers. ``gdbheap/__init__.py`` imports each name on first use."""

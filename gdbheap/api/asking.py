@@ -1,4 +1,4 @@
-"""What a question of the library, or a command, needs around it: whether contents are shown, also by its errors."""
+"""The context of each question to the library: whether its answers and errors show contents of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["disclosing"]
 
 @contextmanager
 def disclosing(heaps: Sequence[Heap], no_text: bool) -> Iterator[None]:
-    """Inside the block texts show contents unless ``no_text``, and so do the errors that end it."""
+    """Within the block, let texts show contents unless ``no_text``; the errors that end it too."""
     for heap in heaps:
         heap.disclosure.contents = not no_text
     try:

@@ -1,4 +1,4 @@
-"""What changed between looks at processes, cores and snapshots."""
+"""Compare processes, cores and snapshots."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class Change:
-    """What changed of a line of the ledger, a type or a holder: by ``bytes`` from ``before`` to ``after``, and by
-    ``count`` objects. ``state``: "new", "gone" or "changed"."""
+    """The change of a ledger line, a type or a holder: by ``bytes``, from ``before`` to ``after``, and by ``count``
+    objects. ``state``: "new", "gone" or "changed"."""
 
     name: str
     bytes: int | None
@@ -35,7 +35,8 @@ class Change:
 
 
 class Difference:
-    """What changed from the first look to the last. ``print(difference)`` is what ``gdbheap diff`` prints."""
+    """What changed from the first compared target to the last. ``print(difference)`` prints the text of ``gdbheap
+    diff``."""
 
     def __init__(self, found: differences.Difference) -> None:
         self._found = found
@@ -53,44 +54,44 @@ class Difference:
 
     @property
     def rss(self) -> int | None:
-        """By how many bytes RSS grew; None where it is unknown in one of them."""
+        """The growth of RSS in bytes; None if it is unknown for one of the targets."""
         return self._found.rss
 
     @property
     def in_use(self) -> int | None:
-        """By how many resident bytes what is in use grew."""
+        """The growth of what is in use, in resident bytes."""
         return self._found.in_use
 
     @property
     def free(self) -> int | None:
-        """By how many resident bytes what is free grew."""
+        """The growth of what is free, in resident bytes."""
         return self._found.free
 
     @property
     def seconds(self) -> float:
-        """From the first look to the last."""
+        """The seconds from the first target to the last."""
         return self._found.compared[-1].time - self._found.compared[0].time
 
     @property
     def same_process(self) -> bool:
-        """Whether all looks are at one process."""
+        """Whether all targets are the same process."""
         return self._found.same_process
 
     @property
     def ledger(self) -> Table[Change]:
-        """The lines of the ledger, by their resident bytes, in the ledger's order."""
+        """The changes of the ledger's lines in resident bytes, in the ledger's order."""
         rows = (Change(row.name, row.resident, row.looks[0], row.looks[-1]) for row in self._found.ledger)
         return Table(rows, Change)
 
     @property
     def types(self) -> Table[Change]:
-        """The types that changed, with their buffers; those that grew the most first."""
+        """The types that changed, with their buffers, largest growth first."""
         rows = (Change(row.type, row.bytes, row.looks[0], row.looks[-1], row.count) for row in self._found.types)
         return Table(rows, Change)
 
     @property
     def holders(self) -> Table[Change]:
-        """The holders that changed; empty where they are not known in each look."""
+        """The holders that changed; empty if they are not known for each target."""
         found = self._found.holders or []
         rows = (Change(row.path, row.bytes, row.looks[0], row.looks[-1], row.count, row.state) for row in found)
         return Table(rows, Change)
@@ -102,8 +103,9 @@ def diff(
     *more: Target | Heap,
     limit: Size | None = None,
 ) -> Difference:
-    """Compare two looks or more, each the path of a snapshot or a core, the id of a process that is looked at now, or a
-    heap that is open. ``limit``: when RSS will reach this is said too. Raises what ``open`` does."""
+    """Compare two or more targets: paths of snapshots or cores, ids of processes, which are read now, or open heaps.
+
+    ``limit``: also say when RSS will reach this size. Raises what ``open`` raises."""
     with ExitStack() as held:
         heaps = [
             target if isinstance(target, Heap) else held.enter_context(open(target))
@@ -111,7 +113,7 @@ def diff(
         ]
         readings = [reading_of(heap) for heap in heaps]
         kept = [one.stored() for one in readings]
-        # Where a file has all blocks, those that it is compared with are asked for theirs.
+        # If a snapshot has all blocks, read those of the other targets too.
         with_blocks = any(look is not None and look.columns is not None for look in kept)
         looks: list[Look] = [look or one.look(with_blocks) for one, look in zip(readings, kept)]
     return Difference(differences.difference(looks, None if limit is None else size_of(limit)))

@@ -1,4 +1,4 @@
-"""From the records of answers to those of the library: the one place where both have names."""
+"""Convert the records of answers to those of the library: the only place that knows both."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ OBJECT = "object"
 
 
 def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
-    """The blocks of a list, which are described together."""
+    """Convert the blocks of a list; their descriptions are found together."""
     rows = list(rows)
     described = Described(heap, [(row.address, row.size) for row in rows if row.state in IN_USE])
     return [Block(row.address, row.size, row.state, row.allocator, row.arena, heap, described) for row in rows]
 
 
 def block_of(heap: Knows, found: at.Block) -> Block:
-    """One block."""
+    """Convert a block."""
     used = [(found.address, found.size)] if found.state in IN_USE else []
     return Block(
         found.address, found.end - found.address, found.state, found.allocator, found.arena, heap, Described(heap, used)
@@ -62,12 +62,12 @@ def block_of(heap: Knows, found: at.Block) -> Block:
 
 
 def kind_of(found: describing.Described) -> Kind:
-    """What a block is."""
+    """Convert the description of a block."""
     return Kind(found.kind.role, str(found))
 
 
 def hole_of(found: holes.Hole) -> Hole:
-    """A hole."""
+    """Convert a hole."""
     before, after = (
         None if one is None else Neighbour(one.address, one.size, one.what) for one in (found.before, found.after)
     )
@@ -75,37 +75,37 @@ def hole_of(found: holes.Hole) -> Hole:
 
 
 def object_of(heap: Knows, found: at.Object) -> Object:
-    """An object."""
+    """Convert an object."""
     return Object(found.address, found.type, found.size, found.text, heap)
 
 
 def owner_of(found: at.At) -> Owner | None:
-    """Who owns a block."""
+    """Return the owner of a block; None if none is known."""
     if found.object is not None:
         return Owner(found.object.address, found.object.type, OBJECT)
     return None if found.owner is None else Owner(found.owner.address, found.owner.type, found.owner.what)
 
 
 def referrer_of(heap: Knows, found: refs.Referrer) -> Referrer:
-    """Who points to an object."""
+    """Convert a referrer of an object."""
     return Referrer(found.address, found.type, found.edge, found.certain, heap)
 
 
 def holder_of(found: MainHolder) -> Holder:
-    """A holder of the first page."""
+    """Convert a holder of the first page."""
     return Holder(
         found.bytes, found.resident, found.share, found.path, found.what, found.count, found.kind, found.address
     )
 
 
 def owner_row_of(found: HeldTogether) -> Holder:
-    """A holder among all owners; of blocks that nobody is known to hold the path is empty."""
+    """Convert a holder of the list of all owners; its path is empty if the blocks have no known holder."""
     path, kind = found.root or "", found.kind or ""
     return Holder(found.bytes, found.resident, found.share, path, found.what, found.count, kind, found.address)
 
 
 def findings_of(found: Iterable[Found]) -> list[Finding]:
-    """Findings with their words, as far as an older file has what these are made of."""
+    """Convert findings, with their texts as far as an older snapshot has the data for them."""
     rows = []
     for one in found:
         text, advice = words_of(one)
@@ -115,7 +115,7 @@ def findings_of(found: Iterable[Found]) -> list[Finding]:
 
 
 def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
-    """A type's row."""
+    """Convert the row of a type."""
     if isinstance(found, block_kinds.KindRow):
         return TypeRow(found.type, found.count, found.bytes, 0, found.bytes)
     buffers = found.buffers + found.mapped
@@ -123,5 +123,5 @@ def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
 
 
 def retained_of(found: retained.Kept) -> Retained:
-    """A row of what retains the most."""
+    """Convert a row of retained sizes."""
     return Retained(found.address, found.type, found.count, found.own, found.retained, found.path or found.chain)

@@ -1,5 +1,7 @@
-"""The process that reads a program's copy of itself: its parent. It is started by that copy, has its memory open as a
-descriptor, and says in one line how it went."""
+"""The process that reads a program's copy of itself.
+
+The copy starts it, so that it is the copy's child. It has the copy's memory open as a descriptor, and reports its
+result in one line."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ WHAT_WORKS = (
 
 
 def main(order: dict[str, Any]) -> NoReturn:
-    """Write what is wanted and end; with the copy, whose id is the last word, where that ends before."""
+    """Write the file that is wanted and exit. If the copy, whose id is the last argument, ends before, exit with it."""
     copy = int(sys.argv[-1])
     if not end_with_parent(copy, signal.SIGKILL):
         os._exit(FAILED)

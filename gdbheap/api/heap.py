@@ -1,4 +1,4 @@
-"""What a program asks about the memory of a process, a core or a snapshot."""
+"""The library's questions about the memory of a process, a core or a snapshot."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ MOST_RETAINED = 1000
 
 
 class Heap:
-    """The memory of a process, a core or a snapshot, as ``gdbheap.open`` gives it.
+    """The memory of a process, a core or a snapshot, returned by ``gdbheap.open``.
 
-    Nothing is read before it is asked for. A process stands only while its bytes are copied, at the first question; all
-    answers are about that moment. ``close``, or the end of a ``with`` block, lets go of everything; afterwards each
-    question raises ValueError. Sizes are in bytes; arguments that are sizes take texts such as "1M" too.
+    Nothing is read before the first question. Then a process is stopped only while its bytes are copied, and all
+    answers are about that moment. ``close``, or the end of a ``with`` block, releases everything; after that each
+    question raises ValueError. Sizes are in bytes; arguments that are sizes also accept texts such as "1M".
 
-    What goes wrong is a GdbheapError: its text is a line for people, ``status`` the exit status that the command has
-    for it, and ``next`` what to do. ``print(heap)`` is the first page of ``gdbheap PID``."""
+    Errors are GdbheapErrors: the text is a line for people, ``status`` the exit status of the command for it, and
+    ``next`` what to do. ``print(heap)`` prints the first page of ``gdbheap PID``."""
 
     def __init__(self, reading: Reading, path: str = "") -> None:
         self._reading, self._path = reading, path
@@ -60,13 +60,13 @@ class Heap:
         self.close()
 
     def close(self) -> None:
-        """Let go of the target and of all that was read of it. A second time does nothing."""
+        """Release the target and all that was read of it. A second call does nothing."""
         self._page = self._books = None
         self._reading.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the heap was closed."""
         return self._reading.closed
 
     def __repr__(self) -> str:
@@ -87,8 +87,8 @@ class Heap:
 
     @property
     def target(self) -> dict[str, Any]:
-        """What tells the target from all others: ``kind``, ``pid``, ``core``, ``exe``, ``host``, ``python`` …, as the
-        key "target" of a JSON document."""
+        """The facts that identify the target: ``kind``, ``pid``, ``core``, ``exe``, ``host``, ``python`` …, as under
+        the key "target" of a JSON document."""
         look = self._reading.stored()
         if look is not None:
             return dict(look.snapshot.target)
@@ -97,25 +97,24 @@ class Heap:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process; None of a core that does not say it."""
+        """The process id; None for a core that does not record it."""
         found: int | None = self.target.get("pid")
         return found
 
     @property
     def rss(self) -> int | None:
-        """The resident bytes, as the kernel counts them; of a core those of private memory. None where they are not
-        known."""
+        """The resident bytes, as the kernel counts them; for a core those of private memory. None if unknown."""
         return self._known().rss.bytes
 
     @property
     def in_use(self) -> int | None:
-        """The bytes of all blocks in use, of every allocator. None where memory could not be read."""
+        """The bytes of all blocks in use, of every allocator. None if memory could not be read."""
         found = self._known().summary
         return None if found is None else found.used
 
     @property
     def free(self) -> int | None:
-        """The bytes that allocators have and nobody uses. None where memory could not be read."""
+        """The bytes that allocators have and the program does not use. None if memory could not be read."""
         found = self._known().summary
         return None if found is None else found.free
 
@@ -126,7 +125,7 @@ class Heap:
 
     @property
     def warnings(self) -> list[str]:
-        """What the answers so far may lack, a sentence each."""
+        """What the answers so far may lack, one sentence each."""
         look = self._reading.stored()
         if look is not None:
             return [sentence_of(each) for each in look.snapshot.warnings]
@@ -145,24 +144,27 @@ class Heap:
     # Who has it.
 
     def holders(self) -> Table[Holder]:
-        """The few variables, modules, classes, threads and other holders that have most of what is in use, the largest
-        first: those of the first page, each with 1 % of RSS or more."""
+        """Return the variables, modules, classes, threads and other holders of most memory in use, largest first. They
+        are those of the first page, each with at least 1 % of RSS."""
         return Table(map(converting.holder_of, self._first_page().holders), Holder)
 
     def owners(self, top: int | None = None) -> Table[Holder]:
-        """All holders of what is in use, the largest first; the first ``top``. Reads all references, once for a heap.
-        Raises Unsupported where no allocator is known, and for a snapshot."""
+        """Return all holders of memory in use, largest first, or the first ``top``.
+
+        Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot."""
         with self._reading.asked("who holds what; 'holders' has the largest") as heap:
             found = owners.owners(heap, None, top)
         return Table(map(converting.owner_row_of, found.groups), Holder)
 
     def findings(self) -> Table[Finding]:
-        """What could be given back or avoided, the largest first: those of the first page."""
+        """Return what could be freed or avoided, largest first, as on the first page."""
         return Table(converting.findings_of(self._first_page().findings), Finding)
 
     def types(self, top: int | None = None) -> Table[TypeRow]:
-        """Which types hold the memory, the largest first; the first ``top``. A program without Python has kinds of
-        blocks instead: classes, containers, what libraries keep. Raises Unsupported where neither is known."""
+        """Return the types that hold the memory, largest first, or the first ``top``.
+
+        A program without Python has kinds of blocks instead: classes, containers, blocks of libraries. Raises
+        Unsupported if neither is known."""
         look = self._reading.stored()
         if look is not None:
             if look.snapshot.objects is None:
@@ -177,9 +179,10 @@ class Heap:
         return Table(map(converting.type_of, rows[:top]), TypeRow, len(rows))
 
     def retained(self, by: str = "object", top: int | None = MOST_RETAINED) -> Table[Retained]:
-        """What would free the most if it went, the largest first; the first ``top``. ``by``: "object", "type" or
-        "module"; of a program without Python "object" (a block), "type", "global" or "thread". Reads all references,
-        once for a heap. Raises UsageError for another word."""
+        """Return what would free the most if it were removed, largest first, or the first ``top``.
+
+        ``by``: "object", "type" or "module"; for a program without Python "object" (a block), "type", "global" or
+        "thread". Reads all references, once for a heap. Raises UsageError for another word."""
         look = self._reading.stored()
         if look is not None:
             if by != retained.OBJECT or look.snapshot.owners is None:
@@ -200,10 +203,11 @@ class Heap:
         type: str | None = None,
         top: int | None = None,
     ) -> Table[Block]:
-        """The blocks of at least ``min`` bytes (1 MiB; 0 for all, which may be millions) and at most ``max``, the
-        largest first; the first ``top``. ``state``: one of "used", "mmapped", "free", "tcache" and those of glibc, or
-        several; ``type``: a pattern with *, ? and [...] for what is in them. Raises UsageError for an unknown state,
-        Unsupported where no allocator is known, and for a snapshot."""
+        """Return the blocks of at least ``min`` bytes and at most ``max``, largest first, or the first ``top``.
+
+        ``min`` is 1 MiB by default; 0 means all blocks, which may be millions. ``state``: "used", "mmapped", "free",
+        "tcache" or another one of glibc, or several; ``type``: a pattern with *, ? and [...] for what is in the blocks.
+        Raises UsageError for an unknown state, Unsupported if no allocator is known, and for a snapshot."""
         states = chunks.STATES if state is None else (state,) if isinstance(state, str) else tuple(state)
         for one in states:
             if one not in chunks.STATES:
@@ -214,8 +218,10 @@ class Heap:
         return Table(converting.blocks_of(self._reading, found.rows), Block, found.count)
 
     def holes(self, min: Size = MIB, top: int | None = None) -> Table[Hole]:
-        """Free memory that is not given back: holes of at least ``min`` bytes, the largest first; the first ``top``.
-        Raises Unsupported where no allocator is known. A snapshot has the 1,000 largest of at least 64 KiB."""
+        """Return holes, which are free memory that is not returned to the kernel, of at least ``min`` bytes, largest
+        first, or the first ``top``.
+
+        A snapshot has the 1,000 largest of at least 64 KiB. Raises Unsupported if no allocator is known."""
         least, look = size_of(min), self._reading.stored()
         if look is not None:
             if look.snapshot.holes is None:
@@ -227,7 +233,7 @@ class Heap:
         return Table(map(converting.hole_of, found.rows), Hole, found.count)
 
     def block_at(self, address: int) -> Block:
-        """The block that holds an address. Raises UsageError where there is none."""
+        """Return the block that contains an address. Raises UsageError if there is none."""
         with self._reading.asked("blocks") as heap:
             found = at.find_block(heap, address)
         if found is None:
@@ -235,16 +241,17 @@ class Heap:
         return converting.block_of(self._reading, found)
 
     def object_at(self, address: int) -> Object:
-        """The object whose block holds an address; where no object of Python is there, the used block, by what it is.
-        Raises UsageError where nothing in use is there."""
+        """Return the object whose block contains an address, or the used block, with its description, if no Python
+        object is there. Raises UsageError if nothing in use is there."""
         return self._reading.object_at(address)
 
     # Files.
 
     def save(self, path: str | os.PathLike[str], blocks: bool = False, owners: bool | None = None) -> None:
-        """Write a snapshot, which ``gdbheap.open`` and ``gdbheap.diff`` take later: what ``gdbheap snapshot`` writes,
-        without contents of strings, bytes and keys. ``blocks``: also each block; ``owners``: also what needs all
-        references, None where that is quick. Raises UsageError where the file cannot be written."""
+        """Write a snapshot, as ``gdbheap snapshot`` does, for ``gdbheap.open`` and ``gdbheap.diff``.
+
+        It has no contents of strings, bytes and keys. ``blocks``: include each block; ``owners``: include what needs
+        all references, None: if that is quick. Raises UsageError if the file cannot be written."""
         look = self._reading.stored()
         if look is not None:
             writing.written(os.fspath(path), look)
@@ -253,8 +260,8 @@ class Heap:
             writing.write_snapshot(heap, os.fspath(path), owners, blocks)
 
     def write_report(self, path: str | os.PathLike[str], owners: bool | None = None) -> None:
-        """Write one HTML page with all answers, which needs nothing else: what ``gdbheap report`` writes, without
-        contents. ``owners`` as for ``save``. Raises UsageError where the file cannot be written."""
+        """Write one self-contained HTML page with all answers, as ``gdbheap report`` does, without contents.
+        ``owners``: as for ``save``. Raises UsageError if the file cannot be written."""
         look = self._reading.stored()
         if look is not None:
             writing.write_page(os.fspath(path), writing.look_report(look))
@@ -265,7 +272,7 @@ class Heap:
     # How it is read.
 
     def _known(self) -> Ledger:
-        """The ledger without holders, unless these are known."""
+        """Return the ledger, with holders only if these were found already."""
         look = self._reading.stored()
         if look is not None:
             return look.snapshot.ledger
@@ -277,7 +284,7 @@ class Heap:
         return found
 
     def _first_page(self) -> Ledger:
-        """The first page, found once."""
+        """Return the first page, which is found once."""
         look = self._reading.stored()
         if look is not None:
             kept, later = look.snapshot.ledger, next_of_snapshot(look.snapshot.target, self._path)
@@ -298,10 +305,10 @@ class Heap:
 
 
 def _largest_first(line: Line) -> tuple[bool, int]:
-    """Return the order of siblings in the ledger, by what is resident; what is not known comes last."""
+    """Return the sort key of siblings in the ledger: by resident bytes, largest first; unknown comes last."""
     return line.resident is None, -(line.resident or 0)
 
 
 def reading_of(heap: Heap) -> Reading:
-    """Return what a heap reads, for those that take heaps."""
+    """Return the reading of a heap, for other modules of the library."""
     return heap._reading

@@ -1,7 +1,8 @@
-"""A program that looks at itself: a frozen copy is made, another process reads that, and the copy ends.
+"""Snapshots and reports of the calling program itself: it makes a frozen copy of itself, another process reads the
+copy, and the copy ends.
 
-Called in a signal handler, a request of a server or by ``sys.remote_exec``: so it takes no lock, and imports little.
-The other process is a new interpreter, as a copy of one with threads may run no Python (copy_reader)."""
+This runs in signal handlers, in server requests and by ``sys.remote_exec``, so it takes no lock and imports little. The
+other process is a new interpreter (copy_reader), because a copy of a program with threads may run no Python."""
 
 from __future__ import annotations
 
@@ -24,25 +25,25 @@ from gdbheap.machines.machine import own_machine
 __all__ = ["Saved", "snapshot", "write_report"]
 
 SNAPSHOT, REPORT = "snapshot", "report"
-# The reader needs this beside the copy's page tables.
+# The reader needs this memory next to the copy's page tables.
 READER_BYTES = 64 << 20
-# One word of a command line has at most 128 KiB.
+# A word of a command line has at most 128 KiB, and the threads are in one.
 MAX_THREADS = 2000
 CODE = (
     "import sys, json; order = json.loads(sys.argv[1]); sys.path += order['path'];"
     " from gdbheap.api.copy_reader import main; main(order)"
 )
-# What changes how an interpreter, or malloc, works, and is meant for the program alone.
+# Variables that change how an interpreter or malloc works, and are meant for the program alone.
 NOT_HANDED_ON = ("PYTHON", "MALLOC_", "GLIBC_", "LD_PRELOAD", "LD_AUDIT")
 INSTEAD = "look at it from outside, as 'gdbheap PID', or let it leave a core"
-# The process that has a copy being read now: not true in what it forks meanwhile.
+# The processes with a copy being read now, by id: a child that is forked meanwhile is not among them.
 _busy: dict[int, object] = {}
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that a program has written of itself: its ``path``, its ``size``, for how many seconds the calling thread
-    was paused while the copy was made (``paused``), and how long everything took (``seconds``)."""
+    """A file that a program wrote about itself. ``size``: in bytes; ``paused``: for how many seconds the calling thread
+    was paused while the copy was made; ``seconds``: the time of the whole call."""
 
     path: str
     size: int
@@ -58,13 +59,13 @@ def snapshot(
     max_time: Seconds | None = None,
     python: str | None = None,
 ) -> Saved:
-    """Write a snapshot of this very program, as ``Heap.save`` does of another: no right is needed that the program does
-    not have, and no other process traces it (docs/inside.md).
+    """Write a snapshot of the calling program, as ``Heap.save`` does for another one. It needs no right that the
+    program does not have, and no process traces it (docs/inside.md).
 
-    The calling thread stands while the kernel copies page tables, and waits for the file while other threads run on;
-    after ``max_time`` (seconds, or "30s") everything is ended. ``python``: the interpreter that reads the copy, where
-    the program's own will not do. Raises UsageError for a file that cannot be written, Unsupported where no copy can be
-    made, NotPermitted where it cannot be read, and GdbheapError."""
+    The calling thread is paused while the kernel copies page tables, then waits for the file, while other threads run
+    on. After ``max_time`` (seconds, or "30s") everything is ended. ``python``: the interpreter that reads the copy, if
+    the program's own is not suitable. Raises UsageError for a file that cannot be written, Unsupported if no copy can
+    be made, NotPermitted if it cannot be read, and GdbheapError."""
     return _written(SNAPSHOT, path, {"blocks": blocks, "owners": owners}, max_time, python)
 
 
@@ -75,8 +76,8 @@ def write_report(
     max_time: Seconds | None = None,
     python: str | None = None,
 ) -> Saved:
-    """Write one HTML page about this very program, as ``Heap.write_report`` does of another. The rest as for
-    ``snapshot``."""
+    """Write one HTML page about the calling program, as ``Heap.write_report`` does for another one. For the other
+    arguments see ``snapshot``."""
     return _written(REPORT, path, {"owners": owners}, max_time, python)
 
 
@@ -117,7 +118,8 @@ def _copy(words: list[str]) -> Copy:
 
 
 def _size(status: int, said: bytes) -> int:
-    """The bytes of the file; what the reader says, or its end, as the error that it means."""
+    """Return the size of the file in bytes, from the reader's output. Raises the error that the reader reported, or
+    that its exit status means."""
     try:
         told: dict[str, Any] = json.loads(said.decode("utf-8", "replace").strip().rpartition("\n")[2] or "{}")
     except ValueError:
@@ -144,7 +146,7 @@ def _kind(status: object) -> type[GdbheapError]:
 
 
 def _refuse() -> None:
-    """Raise Unsupported where a copy could harm the program, or would not be allowed."""
+    """Raise Unsupported if a copy could harm the program, or would not be allowed."""
     if own_machine() is None:
         raise Unsupported(f"copies are not made on this machine: {INSTEAD}")
     if os.getuid() != os.geteuid() or os.getgid() != os.getegid():
@@ -163,8 +165,8 @@ def _refuse() -> None:
 
 
 def _threads() -> list[tuple[int, int]]:
-    """The number (0: unknown) and the thread pointer of each thread of Python's. No lock is taken: whoever
-    holds that of ``threading`` may be the thread in which a signal came."""
+    """Return the id (0: unknown) and the thread pointer of each Python thread. No lock is taken: the lock of
+    ``threading`` may be held by the very thread that a signal interrupted."""
     threading = sys.modules.get("threading")
     known = dict(getattr(threading, "_active", {}))
     numbers = {ident: getattr(thread, "native_id", None) or 0 for ident, thread in known.items()}
@@ -172,8 +174,8 @@ def _threads() -> list[tuple[int, int]]:
 
 
 def _path() -> list[str]:
-    """The folders in which this package and the one that it needs are, in this order; nothing else is looked for
-    there by name."""
+    """Return the folders of this package and of the one that it needs, in this order; nothing else is searched there by
+    name."""
     from importlib.util import find_spec
 
     found = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
@@ -184,8 +186,8 @@ def _path() -> list[str]:
 
 
 def _interpreter(python: str | None) -> str:
-    """The interpreter that reads the copy. Raises Unsupported where none is found: a server that has Python within it
-    says another program in sys.executable."""
+    """Return the interpreter that reads the copy. Raises Unsupported if none is found: in a server that embeds Python,
+    sys.executable is another program."""
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     places = [os.path.join(prefix, "bin", name) for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
     own = sys.executable or ""

@@ -1,4 +1,4 @@
-"""How a heap is opened: by a process, a core or a snapshot, or as the one that gdb looks at."""
+"""Open a heap: of a process, a core or a snapshot, or of what gdb looks at."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["here", "meant", "open"]
 def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text: bool = False) -> Heap:
     """Open a process by its id, or a core or a snapshot by its path.
 
-    Nothing is read yet, but a process is held: another one that gets its id is never looked at. At the first question a
-    process stands while its private memory is copied, for at most ``max_stop`` (seconds, or "2s"; 0 for any time).
-    ``clone``: it stands only while the kernel makes a frozen copy of it. ``no_text``: answers show no contents of
-    strings, bytes and keys (GDBHEAP_NO_TEXT=1 too). Raises NoTarget where there is none, NotPermitted, and UsageError
-    for options that do not fit."""
+    Nothing is read yet, but a process is identified for good: another one that gets its id is never read. At the first
+    question a process is stopped while its private memory is copied, for at most ``max_stop`` (seconds, or "2s"; 0: no
+    limit). ``clone``: it is stopped only while the kernel makes a frozen copy of it. ``no_text``: answers show no
+    contents of strings, bytes and keys (so does GDBHEAP_NO_TEXT=1). Raises NoTarget if the target does not exist,
+    NotPermitted, and UsageError for options that do not fit."""
     limit = seconds_of(max_stop) or None
     hidden = no_text or wanted(os.environ)
     found = meant(target)
@@ -49,7 +49,8 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
 
 
 def meant(target: Target) -> ProcessFolder | str:
-    """The process that is meant, held from now on, or the path of a file. Raises NoTarget, NotPermitted, UsageError."""
+    """Return the process that the target means, held from now on, or the path of a file. Raises NoTarget, NotPermitted,
+    UsageError."""
     if isinstance(target, bool) or not isinstance(target, (int, str, os.PathLike)):
         raise UsageError(f"{target!r} is no target: give the id of a process, or the path of a core or a snapshot")
     found = target if isinstance(target, int) else parse_target(os.fspath(target))
@@ -57,8 +58,10 @@ def meant(target: Target) -> ProcessFolder | str:
 
 
 def here() -> Heap:
-    """The process or core that gdb looks at, in gdb's own Python, as it is at this stop. gdb's commands must be loaded:
-    ``heap`` was typed, or ``-x gdbheap`` given. Raises UsageError anywhere else, and where gdb has no process."""
+    """Open the process or core that gdb looks at, as it is at this stop, in gdb's own Python.
+
+    gdb's commands must be loaded: ``heap`` was typed, or ``-x gdbheap`` given. Raises UsageError anywhere else, and if
+    gdb has no process."""
     found = current()
     if found is None:
         raise UsageError("gdbheap.here() is for gdb's own Python: type 'heap' there first, which loads gdbheap")

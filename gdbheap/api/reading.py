@@ -1,4 +1,4 @@
-"""What was read of a target, as records ask for it: all that a heap of the library has, and what lets go of it."""
+"""The questions of a library heap and its records to the target, and its release."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["Reading"]
 
 
 class Reading:
-    """A target, or a snapshot, until it is closed: what a heap and its records (rows.Knows) ask. ``no_text``: whether
-    answers show no contents. Each question raises ValueError once it is closed."""
+    """A target or a snapshot, until it is closed; heaps and their records (rows.Knows) ask it. ``no_text``: answers
+    show no contents. Each question raises ValueError once it is closed."""
 
     def __init__(self, opened: Opened | Look, name: str, no_text: bool = False) -> None:
         self._opened: Opened | Look | None = opened
@@ -34,29 +34,30 @@ class Reading:
         return self._opened is None
 
     def close(self) -> None:
-        """Let go of the target. A second time does nothing."""
+        """Release the target. A second call does nothing."""
         opened, self._opened = self._opened, None
         if opened is not None and not isinstance(opened, Look):
             opened.close()
 
     def check(self) -> None:
-        """Raise ValueError where it was closed."""
+        """Raise ValueError if it was closed."""
         if self._opened is None:
             raise ValueError(f"the heap of {self.name} was closed: open it again")
 
     def stored(self) -> Look | None:
-        """The look that a snapshot keeps; None of what is read."""
+        """Return the contents of a snapshot; None for a process or a core."""
         self.check()
         return self._opened if isinstance(self._opened, Look) else None
 
     def look(self, blocks: bool = False) -> Look:
-        """A look that can be compared with others; ``blocks``: with each block."""
+        """Take a snapshot in memory, to be compared with others. ``blocks``: include each block."""
         with self.asked() as heap:
             return take(heap, with_blocks=blocks)
 
     @contextmanager
     def asked(self, what: str = "") -> Iterator[Heap]:
-        """A block with what was read. ``what`` a snapshot does not have. Raises Unsupported for a snapshot."""
+        """Yield the heap for one question. ``what``: names the answer that a snapshot lacks. Raises Unsupported for a
+        snapshot."""
         if self.stored() is not None:
             raise self.lacks(what)
         assert self._opened is not None and not isinstance(self._opened, Look)
@@ -64,39 +65,39 @@ class Reading:
             yield heap
 
     def lacks(self, what: str) -> Unsupported:
-        """What is raised where a snapshot does not have something."""
+        """Return the error for an answer that a snapshot lacks."""
         return Unsupported(f"a snapshot does not have {what}: open the process, or a core")
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """What used blocks (address, size) are, by address."""
+        """Return what used blocks, given as (address, size), are, by address."""
         with self.asked("blocks") as heap:
             found = describe_blocks(heap, list(blocks))
         return {address: converting.kind_of(one) for address, one in found.items()}
 
     def owner_of(self, address: int) -> Owner | None:
-        """Who owns the block at an address; None where that is not in use."""
+        """Return the owner of the block at an address; None if the block is not in use."""
         with self.asked("blocks") as heap:
             return converting.owner_of(at.at(heap, address))
 
     def way(self, address: int) -> str | None:
-        """The path from a root to what is at an address; None where no root reaches it."""
+        """Return the path from a root to what is at an address; None if no root reaches it."""
         with self.asked("references") as heap:
             return ways(heap, [address]).get(address)
 
     def retained_by(self, address: int) -> int:
-        """The bytes that would be freed with what is at an address."""
+        """Return the bytes that would be freed with what is at an address."""
         with self.asked("references") as heap:
             return why.why(heap, address).retained
 
     def referrers_of(self, address: int, top: int | None = None) -> Table[Referrer]:
-        """Who points to what is at an address."""
+        """Return what points to the object or block at an address."""
         with self.asked("references") as heap:
             found = refs.refs(heap, address, top)
         return Table((converting.referrer_of(self, row) for row in found.rows), Referrer, found.count)
 
     def object_at(self, address: int) -> Object:
-        """The object whose block holds an address; where no object of Python is there, the used block, by what it is.
-        Raises UsageError where nothing in use is there."""
+        """Return the object whose block contains an address, or the used block, with its description, if no Python
+        object is there. Raises UsageError if nothing in use is there."""
         with self.asked("objects") as heap:
             found = at.at(heap, address)
             block = found.block

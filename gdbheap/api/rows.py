@@ -1,5 +1,5 @@
-"""What a heap is asked for: small records with the names that users rely on. Sizes are in bytes, addresses are what
-malloc returned; what is not known is None."""
+"""The records that a heap's questions return, with the names that users rely on. Sizes are in bytes; an address is the
+one that malloc returned; None means unknown."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """What a block is: ``kind`` in one word, such as "object" or "items", ``what`` in a few."""
+    """What a block is: ``kind`` in one word, such as "object" or "items", ``what`` in a few words."""
 
     kind: str
     what: str
 
 
 class Knows(Protocol):
-    """The heap that a record is of. Each method raises ValueError once that is closed."""
+    """The heap that a record belongs to. Each method raises ValueError once it is closed."""
 
     def kinds(self, blocks: Iterable[tuple[int, int]]) -> Mapping[int, Kind]:
-        """What the used blocks (address, size) are, by address."""
+        """Return what used blocks, given as (address, size), are, by address."""
 
     def owner_of(self, address: int) -> Owner | None:
-        """Who owns the block."""
+        """Return the owner of the block at an address."""
 
     def way(self, address: int) -> str | None:
-        """The path from a root."""
+        """Return the path from a root to an address; None if no root reaches it."""
 
     def retained_by(self, address: int) -> int:
-        """The bytes that would be freed with the object."""
+        """Return the bytes that would be freed with the object at an address."""
 
     def referrers_of(self, address: int, top: int | None) -> Table[Referrer]:
-        """Who points to the object."""
+        """Return what points to the object at an address."""
 
     def object_at(self, address: int) -> Object:
-        """The object there."""
+        """Return the object at an address."""
 
 
 class Described:
-    """The kinds of the used blocks of one list: found together, when the first of them is asked for."""
+    """The kinds of the used blocks of one list, found together on first use."""
 
     def __init__(self, heap: Knows, blocks: Iterable[tuple[int, int]]) -> None:
         self._heap, self._blocks = heap, blocks
         self._found: Mapping[int, Kind] | None = None
 
     def kind(self, address: int) -> Kind | None:
-        """Of one of them; None of one that is not in use."""
+        """Return the kind of one of the blocks; None if it is not in use."""
         if self._found is None:
             self._found = self._heap.kinds(self._blocks)
         return self._found.get(address)
@@ -72,8 +72,8 @@ class Described:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who owns a block: an object by its ``address`` and ``type``, and ``what`` the block is to it ("object" where it
-    is in the block itself). Both are None where no object of Python does, and ``what`` says what is known."""
+    """The owner of a block: an object with ``address`` and ``type``, and ``what`` the block is to it ("object" if the
+    object is in the block itself). Both are None if no Python object owns it; ``what`` then says what is known."""
 
     address: int | None
     type: str | None
@@ -82,9 +82,10 @@ class Owner:
 
 @dataclass(frozen=True)
 class Block:
-    """A block of an allocator: [address, end), ``size`` bytes with the header where there is one. ``state``: "used",
-    "mmapped" (used, with a mapping of its own), "free" or "tcache" (in a thread's cache), for glibc also "fast", "top"
-    and "fencepost". ``arena``: its number, None where there is none."""
+    """A block of an allocator: [address, end), ``size`` bytes including a header if it has one.
+
+    ``state``: "used", "mmapped" (used, with a mapping of its own), "free" or "tcache" (in a thread's cache); for glibc
+    also "fast", "top" and "fencepost". ``arena``: its number, None without one."""
 
     derived: ClassVar[dict[str, str]] = {"end": "int", "kind": "str", "what": "str"}
     address: int
@@ -97,36 +98,38 @@ class Block:
 
     @property
     def end(self) -> int:
-        """The address behind its last byte."""
+        """The address after its last byte."""
         return self.address + self.size
 
     @property
     def kind(self) -> str | None:
-        """What it is, in a word: "object", what a buffer is to its owner ("items"), "reached" (from data of a library),
-        "structure" (of an allocator) or "unknown"; None for a block that is not in use."""
+        """What the block is, in a word; None if it is not in use.
+
+        "object", what a buffer is to its owner ("items"), "reached" (from a library's data), "structure" (of an
+        allocator) or "unknown"."""
         found = self._described.kind(self.address)
         return None if found is None else found.kind
 
     @property
     def what(self) -> str | None:
-        """What it is, in a few words; None for a block that is not in use."""
+        """What the block is, in a few words; None if it is not in use."""
         found = self._described.kind(self.address)
         return None if found is None else found.what
 
     @property
     def owner(self) -> Owner | None:
-        """Who owns it; None for a block that is not in use."""
+        """The owner of the block; None if it is not in use."""
         return self._heap.owner_of(self.address)
 
     def path(self) -> str | None:
-        """How the program reaches it: an expression of Python's, else words; None where no root reaches it. Reads all
-        references, once for a heap."""
+        """Return how the program reaches the block, as a Python expression or in words; None if no root reaches it.
+        Reads all references, once for a heap."""
         return self._heap.way(self.address)
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A block beside a hole: its address, its size and what it is, in words."""
+    """A block next to a hole: its address, its size, and what it is in words."""
 
     address: int
     size: int
@@ -135,8 +138,8 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Hole:
-    """Free memory that is not given back: a maximal run of free bytes within an arena. ``resident``: of its whole
-    pages; ``before`` and ``after``: the blocks that pin it, None at an end."""
+    """A hole: a maximal run of free bytes within an arena that is not returned to the kernel. ``resident``: bytes of
+    its whole pages; ``before``, ``after``: the blocks that pin it, None at an end."""
 
     within: ClassVar[dict[str, type[Any]]] = {"before": Neighbour, "after": Neighbour}
     address: int
@@ -150,8 +153,8 @@ class Hole:
 
 @dataclass(frozen=True)
 class Object:
-    """An object of Python, or, where there is none, a used block. ``size``: of its block; ``text``: a bounded repr,
-    None where there is none."""
+    """A Python object, or a used block without one. ``size``: of its block; ``text``: a bounded repr, None without
+    one."""
 
     address: int
     type: str
@@ -160,28 +163,29 @@ class Object:
     _heap: Knows = field(repr=False, compare=False)
 
     def referrers(self, top: int | None = None) -> Table[Referrer]:
-        """Who points to it, the certain ones first; the first ``top``. Reads all references, once for a heap."""
+        """Return what points to the object, certain references first, or the first ``top``. Reads all references, once
+        for a heap."""
         return self._heap.referrers_of(self.address, top)
 
     def path(self) -> str | None:
-        """How the program reaches it: an expression of Python's, else words; None where no root reaches it."""
+        """Return how the program reaches the object, as a Python expression or in words; None if no root reaches it."""
         return self._heap.way(self.address)
 
     @property
     def retained(self) -> int:
-        """The bytes that would be freed if it went."""
+        """The bytes that would be freed with the object."""
         return self._heap.retained_by(self.address)
 
     @property
     def owner(self) -> Owner | None:
-        """Who owns its block."""
+        """The owner of the object's block."""
         return self._heap.owner_of(self.address)
 
 
 @dataclass(frozen=True)
 class Referrer:
-    """Who points to an object: an object, a frame or memory. ``edge``: by what; ``certain``: whether a field of its
-    type says so, and not only a word that looks like an address."""
+    """What points to an object: an object, a frame or memory. ``edge``: through what; ``certain``: a field of its type
+    says so, and not only a word that looks like an address."""
 
     address: int
     type: str
@@ -191,14 +195,15 @@ class Referrer:
 
     @property
     def object(self) -> Object:
-        """The one who points. Raises UsageError where that is no block in use."""
+        """The object that points. Raises UsageError if it is not a block in use."""
         return self._heap.object_at(self.address)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds memory that is in use: ``bytes`` of blocks, ``resident`` of them, and the ``share`` of RSS that this
-    is. ``path``: the variable, module, class, thread or memory, as a person would write it; ``what``: its type, or what
+    """A holder of memory in use: ``bytes`` of blocks, the ``resident`` part, and its ``share`` of RSS.
+
+    ``path``: the variable, module, class, thread or memory, as a person would write it; ``what``: its type, or what
     most of it is; ``count``: its items, or its blocks; ``kind``: what ``path`` names."""
 
     bytes: int
@@ -213,8 +218,8 @@ class Holder:
 
 @dataclass(frozen=True)
 class Finding:
-    """What could be given back or avoided: about ``bytes``, its ``text`` and ``advice``, and command lines to paste.
-    ``doubtful``: it may be intended, or a guess."""
+    """Memory that could be freed or avoided: about ``bytes``, with ``text``, ``advice``, and command lines to paste.
+    ``doubtful``: it may be intended, or is a guess."""
 
     id: str
     bytes: int
@@ -226,8 +231,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class TypeRow:
-    """All objects of a type, or blocks of one kind where a program has no Python: how many, ``own``: the bytes of their
-    blocks, ``buffers``: what they own apart from these, ``bytes``: both."""
+    """All objects of a type, or blocks of a kind in a program without Python. ``own``: bytes of their blocks;
+    ``buffers``: bytes of the blocks that they own; ``bytes``: both."""
 
     type: str
     count: int
@@ -238,8 +243,8 @@ class TypeRow:
 
 @dataclass(frozen=True)
 class Retained:
-    """An object, all of a type or a module: ``own`` bytes, and ``retained``: what would be freed with it. ``path``: how
-    an object is reached; ``address``: None for all of a type."""
+    """An object, or all of a type or a module: its ``own`` bytes, and ``retained``, what would be freed with it.
+    ``path``: how an object is reached; ``address``: None for all of a type."""
 
     address: int | None
     type: str

@@ -1,4 +1,4 @@
-"""A process over time: a sample at even times, while it runs on."""
+"""Sample a process over time, at even intervals, while it runs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ LEAST_LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Sample:
-    """A process at one moment. ``time``: seconds since 1970; ``seconds``: since the first sample. ``in_use`` and
-    ``system``: what the C library's malloc has handed out and what it has from the kernel; None where that is not
-    known. ``doubtful``: a figure changed while it was read."""
+    """A process at one moment; sizes in bytes.
+
+    ``time``: seconds since 1970; ``seconds``: since the first sample. ``in_use``, ``system``: what the C library's
+    malloc has handed out, and what it has from the kernel, None if unknown. ``doubtful``: a figure changed while it was
+    read."""
 
     time: float
     seconds: float
@@ -39,9 +41,9 @@ class Sample:
 
 
 def sample(target: Target, every: Seconds = 1, duration: Seconds | None = None, stop: bool = False) -> Iterator[Sample]:
-    """Sample a process at once, and then each ``every`` (seconds, or "2s"), until it ends or ``duration`` has passed.
+    """Sample a process now and then at each ``every`` (seconds, or "2s"), until it ends or ``duration`` has passed.
 
-    The process is not stopped, unless ``stop`` asks for that: then malloc's bytes in use are exact. Raises NoTarget,
+    The process is not stopped, unless ``stop`` asks for it: malloc's bytes in use are then exact. Raises NoTarget,
     NotPermitted and UsageError at once, before the first sample is asked for."""
     process, between = meant(target), seconds_of(every)
     if isinstance(process, str):
@@ -65,7 +67,7 @@ def _samples(sampler: Sampler, every: float, duration: float | None) -> Iterator
         now = sampler.moment.offset
         if sampler.is_over or began is None:
             return
-        # After a sample that took long the next one is at its own time.
+        # After a sample that took long, the next one is at its own regular time.
         number = max(number + 1, int((now - began) / every) + 1)
         if duration is not None and number * every > duration:
             return

@@ -1,4 +1,4 @@
-"""Rows of one kind, as a sequence, a data frame, an Arrow table or a table for a notebook."""
+"""Rows of one kind as a sequence, a data frame, an Arrow table or an HTML table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Table"]
 
 Row = TypeVar("Row")
 MAX_SHOWN, LONGEST = 20, 80
-# Whose figures people read as sizes.
+# Columns whose numbers are shown as sizes.
 SIZES = ("bytes", "buffers", "free", "in_use", "own", "resident", "retained", "rss", "size", "swapped", "virtual")
 ADDRESSES = ("address", "end")
 # By the first word of an annotation.
@@ -29,8 +29,8 @@ KINDS = {"int": "int64", "float": "float64", "bool": "bool", "str": "string"}
 class Table(Sequence[Row], Generic[Row]):
     """Rows of one kind, in order: a sequence whose slices are tables.
 
-    ``Table(rows)`` takes any records of one class, as those that ``gdbheap.sample`` yields. ``rows`` is the list of
-    them, ``columns`` the names of their plain columns. A table has at most as many rows as it was asked for; ``more``
+    ``Table(rows)`` takes any records of one class, such as those that ``gdbheap.sample`` yields. ``rows``: the list of
+    records; ``columns``: the names of their plain columns. A table has at most as many rows as were asked for; ``more``
     says how many were left out."""
 
     def __init__(self, rows: Iterable[Row], kind: type[Any] | None = None, matching: int = 0) -> None:
@@ -52,18 +52,18 @@ class Table(Sequence[Row], Generic[Row]):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns; those of a record within a row begin with its own name, as ``before_size``."""
+        """The names of the columns; those of a record within a row begin with its name, such as ``before_size``."""
         return list(self._types())
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame`` with a column for each of ``columns``. Raises Unsupported where pandas is not
+        """Return a ``pandas.DataFrame`` with a column for each of ``columns``. Raises Unsupported if pandas is not
         installed."""
         try:
             import pandas
         except ImportError:
             raise Unsupported(MISSING.format("to_pandas()", "pandas", "pandas")) from None
         types, cells = self._types(), self._cells()
-        # Whole numbers of which some are not known stay whole.
+        # Integers stay integers even if some are unknown.
         return pandas.DataFrame(
             {
                 name: pandas.array(cells[name], dtype="Int64")
@@ -74,7 +74,7 @@ class Table(Sequence[Row], Generic[Row]):
         )
 
     def to_arrow(self) -> Any:
-        """A ``pyarrow.Table`` with a column for each of ``columns``. Raises Unsupported where pyarrow is not
+        """Return a ``pyarrow.Table`` with a column for each of ``columns``. Raises Unsupported if pyarrow is not
         installed."""
         try:
             import pyarrow
@@ -88,7 +88,7 @@ class Table(Sequence[Row], Generic[Row]):
         return pyarrow.table({name: pyarrow.array(cells[name], kind) for name, kind in types.items()})
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """A dict for each row, with a key for each of ``columns``."""
+        """Return a dict for each row, with a key for each of ``columns``."""
         names, cells = self.columns, self._cells()
         return [dict(zip(names, row)) for row in zip(*(cells[name] for name in names))]
 
@@ -116,7 +116,7 @@ class Table(Sequence[Row], Generic[Row]):
         return {} if self._kind is None else types_of(self._kind)
 
     def _cells(self) -> dict[str, list[Any]]:
-        """The cells of each column. Names of a target's may be no text in any encoding."""
+        """Return the cells of each column, as printable text: a target's names may be no valid text in any encoding."""
         found: dict[str, list[Any]] = {name: [] for name in self.columns}
         for row in self.rows:
             for name, value in cells_of(row, found):
@@ -125,8 +125,8 @@ class Table(Sequence[Row], Generic[Row]):
 
 
 def types_of(kind: type[Any]) -> dict[str, str]:
-    """{column: int64, float64, bool, string or list} of a class of rows: its fields that are no records, with the
-    fields of those that are, and the properties that its ``derived`` names."""
+    """Return {column: int64, float64, bool, string or list} for a class of rows: its plain fields, the fields of
+    records within it, and the properties named in ``derived``."""
     found: dict[str, str] = {}
     within: dict[str, type[Any]] = getattr(kind, "within", {})
     for each in fields(kind):
@@ -143,7 +143,7 @@ def _type_of(annotation: str) -> str:
 
 
 def cells_of(row: Any, names: Iterable[str]) -> Iterable[tuple[str, Any]]:
-    """(column, value) of a row; of a record within it that is not there each value is None."""
+    """Yield (column, value) of a row; the values of an absent record within it are None."""
     for name in names:
         if hasattr(row, name):
             value = getattr(row, name)
@@ -155,7 +155,7 @@ def cells_of(row: Any, names: Iterable[str]) -> Iterable[tuple[str, Any]]:
 
 
 def _shown(name: str, value: Any) -> str:
-    """A cell for people."""
+    """Return a cell as text for people."""
     last = name.rpartition("_")[2]
     if value is None:
         return "?"

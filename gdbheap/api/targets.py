@@ -1,4 +1,4 @@
-"""How what a caller names comes to be a heap of answers: read when it is first asked, and kept until it is closed."""
+"""Targets of the library: how each gives a heap, read at the first question and kept until it is closed."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ class Opened(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called: "process 1234"."""
+        """The target's name, such as "process 1234"."""
 
     def heap(self) -> Iterator[Heap]:
-        """What was read of it, for one question: the body of a context manager."""
+        """Yield the heap for one question: the body of a context manager."""
 
     def close(self) -> None:
-        """Forget it; a frozen copy is ended."""
+        """Drop the heap; end a frozen copy."""
 
 
 class LiveProcess:
-    """A process, read at the first question: it stands while its private memory is copied, or with ``clone`` while the
-    kernel makes a frozen copy of it, and runs on. Where there is no room for a copy, it stands for each question.
-    ``limit``: for how many seconds it may stand, None for any time."""
+    """A process, read at the first question.
+
+    It is stopped while its private memory is copied, or with ``clone`` while the kernel makes a frozen copy of it. If
+    there is no room for a copy, it is stopped for each question. ``limit``: for how many seconds at most, None without
+    limit."""
 
     def __init__(self, folder: ProcessFolder, limit: float | None, clone: bool) -> None:
         self._folder, self._limit, self._clone = folder, limit, clone
@@ -44,11 +46,11 @@ class LiveProcess:
 
     @property
     def name(self) -> str:
-        """Return what it is called."""
+        """The target's name."""
         return f"process {self._folder.pid}"
 
     def heap(self) -> Iterator[Heap]:
-        """Yield what was read of it. Raises what ``stopped`` and ``cloned`` raise."""
+        """Yield the heap. Raises what ``stopped`` and ``cloned`` raise."""
         if self._heap is None and self._is_lasting:
             self._take()
         if self._heap is not None:
@@ -59,7 +61,8 @@ class LiveProcess:
 
     def _take(self) -> None:
         if self._clone:
-            # Ended as soon as its bytes are here, if there is room for them, else with this.
+            # The frozen copy ends as soon as its bytes are copied here, if there is room for them, else with this
+            # target.
             self._heap = Heap(self._held.enter_context(cloned(self._folder, self._limit, copies=True)))
             return
         with stopped(self._folder, self._limit, copies=True) as process:
@@ -69,7 +72,7 @@ class LiveProcess:
             self._heap = Heap(process)
 
     def close(self) -> None:
-        """Forget it; a frozen copy is ended."""
+        """Drop the heap; end a frozen copy."""
         self._heap = None
         self._held.close()
 
@@ -83,42 +86,41 @@ class CoreFile:
 
     @property
     def name(self) -> str:
-        """Return what it is called."""
+        """The target's name."""
         return f"core {self._path}"
 
     def heap(self) -> Iterator[Heap]:
-        """Yield what was read of it. Raises what ``Core`` raises."""
+        """Yield the heap. Raises what ``Core`` raises."""
         if self._heap is None:
             self._heap = Heap(Core(self._path))
         yield from _kept(self)
 
     def close(self) -> None:
-        """Forget it."""
+        """Drop the heap."""
         self._heap = None
 
 
 class Current:
-    """What gdb looks at, until it runs on."""
+    """What gdb looks at, until the process runs again."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop: Stop | None = stop
         self.name = stop.name
 
     def heap(self) -> Iterator[Heap]:
-        """Yield it. Raises UsageError once the process ran."""
+        """Yield the heap. Raises UsageError once the process ran."""
         assert self._stop is not None
         if self._stop.is_over():
             raise UsageError(f"{self.name} ran since, or was changed: call gdbheap.here() again")
         yield self._stop.heap
 
     def close(self) -> None:
-        """Forget it."""
+        """Drop the heap."""
         self._stop = None
 
 
 def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
-    """Yield a heap that is kept. A question that was cut short leaves nothing for the next one to build on, but the
-    bytes."""
+    """Yield a kept heap. If a question is interrupted, only the bytes are kept: the next question starts anew."""
     heap = opened._heap
     assert heap is not None
     try:
@@ -132,5 +134,5 @@ def _kept(opened: LiveProcess | CoreFile) -> Iterator[Heap]:
 
 @contextmanager
 def asked(opened: Opened) -> Iterator[Heap]:
-    """A block with what was read of a target."""
+    """Yield the heap of a target within a block."""
     yield from opened.heap()

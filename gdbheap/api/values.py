@@ -1,4 +1,4 @@
-"""What callers may write for sizes, times and targets."""
+"""The forms in which callers may write sizes, times and targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_SECONDS = 1e6
 
 
 def size_of(value: Size) -> int:
-    """Bytes. Raises UsageError for what is no size."""
+    """Return a size in bytes. Raises UsageError for an invalid one."""
     try:
         found = parse_size(value) if isinstance(value, str) else value
     except ValueError as error:
@@ -32,7 +32,7 @@ def size_of(value: Size) -> int:
 
 
 def seconds_of(value: Seconds) -> float:
-    """Seconds. Raises UsageError for what is no time."""
+    """Return a time in seconds. Raises UsageError for an invalid one."""
     try:
         found = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The files that a heap is written to: a snapshot, a page for a browser. Commands and the library write the same."""
+"""Write a heap to a file: a snapshot, or a page for a browser. Commands and the library write the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Made", "look_report", "target_report", "write_page", "write_snapshot
 
 @dataclass(frozen=True)
 class Made:
-    """A page: its bytes, a line for each answer that is not in it, and whether nothing looked into most of the
-    memory."""
+    """An HTML page: its bytes, a line for each answer that it lacks, and whether most of the memory was not
+    analysed."""
 
     data: bytes
     missing: list[str] = field(default_factory=list)
@@ -31,14 +31,14 @@ def write_snapshot(
     with_contents: bool = False,
     mode: int = PRIVATE,
 ) -> Written:
-    """Write a snapshot. ``with_owners``: None draws the graph where it is quick. Raises UsageError where the file
+    """Write a snapshot. ``with_owners``: find all references, None: if that is quick. Raises UsageError if the file
     cannot be written."""
     heap.disclosure.contents = with_contents
     return written(path, take(heap, with_owners, with_blocks), mode)
 
 
 def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
-    """Write a look that was taken. Raises as ``write_snapshot``."""
+    """Write a snapshot that was taken. Raises like ``write_snapshot``."""
     size, found = write(path, look, mode), look.snapshot
     return Written(
         path,
@@ -53,7 +53,7 @@ def written(path: str, look: Look, mode: int = PRIVATE) -> Written:
 
 
 def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bool = False) -> Made:
-    """The page of a target. Its parts are imported where they are needed: a command's start is mostly imports."""
+    """Return the page of a target. Its parts are imported on use: imports take most of a command's start-up time."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview
 
@@ -64,7 +64,7 @@ def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bo
 
 
 def look_report(look: Look) -> Made:
-    """The page of a snapshot."""
+    """Return the page of a snapshot."""
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview_of_snapshot
 
@@ -74,6 +74,6 @@ def look_report(look: Look) -> Made:
 
 
 def write_page(path: str, made: Made, mode: int = PRIVATE) -> int:
-    """Write a page. Returns the bytes of its file. Raises UsageError where it cannot be written."""
+    """Write a page and return the size of its file in bytes. Raises UsageError if it cannot be written."""
     write_bytes(path, made.data, mode)
     return len(made.data)

@@ -1,2 +1,4 @@
-"""What used blocks hold, a folder for each kind of contents. Of Python: ``objects/`` (what each is, owns, refers to),
-``names/``, ``running/`` (interpreters, threads, frames, coroutines), ``text/`` and ``arrays/``."""
+"""The contents of used blocks, a folder for each kind of contents.
+
+For Python: ``objects/`` (what each object is, owns and refers to), ``names/``, ``running/`` (interpreters, threads,
+frames, coroutines), ``text/`` and ``arrays/``."""

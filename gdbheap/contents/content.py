@@ -1,4 +1,4 @@
-"""Kinds of contents: what a library, a runtime or a server keeps in blocks in use, and what each answers."""
+"""Kinds of contents: what a library, a runtime or a server keeps in blocks in use, and what each kind answers."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ N = TypeVar("N", bound=Nodes)
 
 @dataclass(frozen=True)
 class ContentHolder:
-    """A holder that only its contents know: its ``name``, a word for what it is (``kind``), the addresses of the
-    ``blocks`` from which on all is its own, and its ``ranges`` of memory beside the allocators that lead to others."""
+    """A holder of blocks that only a kind of contents knows.
+
+    ``kind``: a word for what it is. ``blocks``: addresses of the first blocks; all that they reach is its own.
+    ``ranges``: its memory outside the allocators, which points to other blocks."""
 
     name: str
     kind: str
@@ -40,21 +42,23 @@ class ContentHolder:
 
 
 class Content(Parts, ABC):
-    """One kind of contents of one target, for as long as its surroundings are there. What it lacks it leaves as it is
-    here; all of it raises Unsupported where the target does not have it. ``beside_python``: blocks that it names are
-    looked for in a program with Python too, where that reads all blocks of C code."""
+    """One kind of contents of one target; it must not outlive its surroundings.
+
+    A method that a kind does not override means that the kind lacks the feature. Every method raises Unsupported if the
+    target does not have these contents. ``beside_python``: the blocks that this kind names are searched for in a Python
+    program too, although that reads all C blocks."""
 
     beside_python: ClassVar[bool] = True
 
     def __init__(self, around: KnownContents) -> None:
         super().__init__(around.target)
-        # A weak reference: with a strong one the two would hold the target's files open until the collector runs.
+        # A weak reference: a cycle would keep the target's files open until the collector runs.
         self._around: KnownContents = proxy(around)
 
     @property
     @abstractmethod
     def is_here(self) -> bool:
-        """Whether the target has it. Raises Unsupported where it should be there and is not known."""
+        """Whether the target has these contents. Raises Unsupported if they should be present but are unknown."""
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -63,37 +67,38 @@ class Content(Parts, ABC):
 
     @property
     def is_known(self) -> bool:
-        """Whether the target is known to have it."""
+        """Whether the target is known to have these contents."""
         return bool(or_none(lambda: self.is_here))
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> Sequence[tuple[int, str]]:
-        """(address in a block in use, what that is, in words) of the blocks among ``heaps`` that it knows."""
+        """Return (address in a block in use, description) for each block among ``heaps`` that this kind knows."""
         return []
 
     def holders(self) -> Sequence[ContentHolder]:
-        """Holders of blocks that no variable names."""
+        """Return holders of blocks that no variable names."""
         return []
 
     def roots(self) -> Sequence[ContentHolder]:
-        """Holders of blocks that a program gets at although no word in its memory is their address."""
+        """Return holders of blocks that the program can reach although no word in its memory is their address."""
         return []
 
     @property
     def mapped(self) -> Sequence[Mapped]:
-        """The memory that its blocks say they mapped, ascending."""
+        """The memory that was mapped according to its blocks, ascending."""
         return []
 
     def check(self) -> None:
-        """Look at all of it; what is wrong is added to the target's damage."""
+        """Read all of it, and add what is inconsistent to the target's damage."""
 
     def drawn_paths(self) -> Paths | None:
-        """Names for the nodes of a graph of its own, drawn by the layouts of what lies in the blocks; None where it
-        draws none, or is not here. Raises Unsupported where it should be here and is not known."""
+        """Return names for the nodes of a graph that this kind draws from the layouts of its blocks.
+
+        None if it draws none, or is absent. Raises Unsupported if it should be present but is unknown."""
         return None
 
 
 class KnownContents(AllocatedMemory, ABC):
-    """The memory of one target with the kinds of contents that may be in it, which are told of it."""
+    """The memory of one target, with the kinds of contents that may be in it."""
 
     def __init__(
         self,
@@ -103,17 +108,17 @@ class KnownContents(AllocatedMemory, ABC):
         contents: Sequence[type[Content]],
     ) -> None:
         super().__init__(target, progress, kinds)
-        # Not a method of this: the cycle would hold the target's files open.
+        # Not a method of this class: the cycle would keep the target's files open.
         self.disclosure = Disclosure(is_place=partial(_is_place, target))
         self._contents = {kind: kind(self) for kind in contents}
 
     @property
     @abstractmethod
     def known_structures(self) -> Kinds | None:
-        """What the blocks of C code are; None where that is not known, or takes long and nobody has asked for it."""
+        """What the blocks of C code are; None if unknown, or if finding out takes long and nobody has asked for it."""
 
     def content(self, kind: type[C]) -> C:
-        """That kind of contents, whether it is here or not."""
+        """Return the contents of this kind, whether the target has them or not."""
         found = self._contents[kind]
         assert isinstance(found, kind)
         return found
@@ -124,31 +129,31 @@ class KnownContents(AllocatedMemory, ABC):
         return list(self._contents.values())
 
     def content_roots(self) -> list[ContentHolder]:
-        """The roots that all kinds which are here know."""
+        """Return the roots that all kinds in the target know."""
         return [held for content in self.contents for held in content.roots()]
 
     def content_holders(self) -> list[ContentHolder]:
-        """The holders that all kinds which are here know."""
+        """Return the holders that all kinds in the target know."""
         return [held for content in self.contents for held in content.holders()]
 
     @property
     def contents(self) -> list[Content]:
-        """The kinds of contents that the target has, as far as that is known."""
+        """The kinds of contents that the target is known to have."""
         return [found for found in self._contents.values() if found.is_known]
 
     def has_beside(self, python: Content) -> bool:
-        """Whether another kind is here whose blocks are looked for beside Python's."""
+        """Return whether another kind is present whose blocks are searched for next to Python's."""
         others = (found for found in self._contents.values() if found is not python)
         return any(found.beside_python and found.is_known for found in others)
 
     def told(self, references: N) -> N:
-        """The graph; a warning says if it is cut."""
+        """Return the graph, and add a warning if it is cut."""
         if references.graph.is_cut:
             self.note("cut-graph")
         return references
 
 
 def _is_place(target: Target, number: int) -> bool:
-    """Whether a number is an address in a mapping, or the end of one."""
+    """Return whether a number is an address in a mapping, or the end of one."""
     find = target.mappings.find
     return find(number) is not None or find(number - 1) is not None

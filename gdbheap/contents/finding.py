@@ -12,4 +12,4 @@ from gdbheap.contents.python.content import PythonContent
 __all__ = ["CONTENTS"]
 
 CONTENTS: tuple[type[Content], ...] = (PythonContent, PostgresqlContent, OpensslContent, CxxContent, JavaContent)
-"""The first kind that knows a block names it."""
+"""All kinds; the first kind that knows a block names it."""

@@ -1,1 +1,1 @@
-"""What was found, as tables: one declaration, and what is written or asked in its terms."""
+"""Export the answers as tables: their declaration, and the files and queries in its terms."""

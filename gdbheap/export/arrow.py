@@ -1,4 +1,4 @@
-"""Batches as Arrow's, without copying what the native half packed. pyarrow is imported when it is needed."""
+"""Convert batches to Arrow, without copying what the native half packed. pyarrow is imported on use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MISSING = "{} needs {}, which is not installed beside gdbheap: pip install 'gdbh
 
 
 def pyarrow() -> Any:
-    """The module. Raises Unsupported where it is not installed."""
+    """Import and return pyarrow. Raises Unsupported if it is not installed."""
     try:
         import pyarrow as found
     except ImportError:
@@ -31,7 +31,7 @@ def _types() -> dict[str, Any]:
 
 
 def schema_of(table: Table) -> Any:
-    """Of a table. Its metadata, which become the file's, say what the columns mean."""
+    """Return the Arrow schema of a table. Its metadata, which a file gets too, describes the columns."""
     arrow, types = pyarrow(), _types()
     about = {"table": table.name, "row": table.row, "columns": list(map(vars, table.columns))}
     fields = [arrow.field(column.name, types[column.kind], column.may_lack) for column in table.columns]
@@ -39,7 +39,7 @@ def schema_of(table: Table) -> Any:
 
 
 def encoded(schema: Any) -> Any:
-    """The schema with texts as numbers and names."""
+    """Return the schema with texts dictionary-encoded."""
     arrow = pyarrow()
     coded = arrow.dictionary(arrow.int32(), arrow.string())
     fields = [field.with_type(coded) if field.type == arrow.string() else field for field in schema]
@@ -47,13 +47,13 @@ def encoded(schema: Any) -> Any:
 
 
 def record_batch(batch: Batch, schema: Any) -> Any:
-    """One batch in an ``encoded`` schema."""
+    """Return a batch as Arrow's, in an ``encoded`` schema."""
     cells = [_array(found, batch.count, field.type) for found, field in zip(batch.columns, schema)]
     return pyarrow().RecordBatch.from_arrays(cells, schema=schema)
 
 
 def reader_of(table: Table, batches: Batches) -> Any:
-    """A reader of all rows, once, whose schema is the table's."""
+    """Return a reader of all rows, to be read once, with the table's schema."""
     arrow, schema = pyarrow(), schema_of(table)
     coded = encoded(schema)
 
@@ -78,14 +78,14 @@ def _array(cells: Cells, count: int, kind: Any) -> Any:
         numbers = arrow.nulls(count, arrow.int32()).fill_null(0)
         return arrow.DictionaryArray.from_arrays(numbers, arrow.array([cells.value]))
     if arrow.types.is_dictionary(kind):
-        # A name of the target's may be no text in any encoding.
+        # A name from the target may not be valid text in any encoding.
         texts = [None if text is None else text.encode("utf-8", "replace").decode("utf-8") for text in cells]
         return arrow.array(texts, arrow.string()).dictionary_encode()
     return arrow.array(cells, kind)
 
 
 def _coded(cells: Coded, count: int) -> Any:
-    """Parquet has no names that are missing, so that the numbers are."""
+    """Return dictionary-encoded texts. Parquet allows no missing name in the dictionary, so the numbers are missing."""
     arrow = pyarrow()
     import pyarrow.compute as compute
 

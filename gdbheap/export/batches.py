@@ -1,4 +1,4 @@
-"""Rows of a table, some at a time, column by column: large ones as the native half packs them, small ones as lists."""
+"""Rows of a table in batches, column by column: large tables as the native half packs them, small ones as lists."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = [
 ]
 
 AT_ONCE = 1 << 18
-"""How many rows a batch of a large table has at most."""
+"""The most rows in a batch of a large table."""
 
 SIGN, MODULUS = 1 << 63, 1 << 64
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Numbers of 64 bits, little-endian."""
+    """64-bit numbers, little-endian."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Coded:
-    """Texts by their places in ``names``, numbers of 32 bits, little-endian; the first name may be None."""
+    """Texts as indices into ``names``: 32-bit numbers, little-endian. The first name may be None."""
 
     codes: bytes
     names: Sequence[str | None]
@@ -47,7 +47,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Constant:
-    """The same in each row."""
+    """A column with the same value in each row."""
 
     value: Any
 
@@ -57,20 +57,20 @@ Cells = Union[Packed, Coded, Constant, "list[Any]"]
 
 @dataclass(frozen=True)
 class Batch:
-    """``count`` rows: the cells of each column of the table, in its order."""
+    """``count`` rows: the cells of each column, in the table's order."""
 
     count: int
     columns: Sequence[Cells]
 
 
 Batches = Callable[[], Iterator[Batch]]
-"""What yields the rows of a table, each time it is called from the first one on."""
+"""Yields the rows of a table, from the first one on each time that it is called."""
 
 Rows = Sequence[Sequence[Any]]
 
 
 def small(table: Table, rows: Rows) -> Batches:
-    """The batches of a few rows, which are in the order of the table's columns."""
+    """Return the batches of a small table from its rows, whose cells are in the order of the columns."""
     columns = [list(column) for column in zip(*rows)] if rows else [[] for _ in table.columns]
     for place, column in enumerate(table.columns):
         if column.kind == INTEGER:
@@ -79,8 +79,8 @@ def small(table: Table, rows: Rows) -> Batches:
 
 
 def _signed(value: int | None) -> int | None:
-    """A number of 64 bits as tables have it: addresses in the kernel's half are negative there. A hostile core may
-    claim more than fits."""
+    """Return a 64-bit number as tables store it: signed, so that addresses in the kernel's half are negative. A hostile
+    core may claim more than fits, which is cut."""
     if value is None:
         return None
     value %= MODULUS
@@ -88,7 +88,7 @@ def _signed(value: int | None) -> int | None:
 
 
 def values_of(cells: Cells, count: int) -> Iterable[Any]:
-    """The cells of ``count`` rows one by one, as Python has them."""
+    """Return the cells of ``count`` rows as Python values."""
     if isinstance(cells, Packed):
         return array("q", cells.data)
     if isinstance(cells, Coded):

@@ -1,5 +1,5 @@
-"""The tables: their columns with types, units and meanings. Files, databases, views and docs/data.md are made from
-this."""
+"""The declaration of the tables: columns with types, units and meanings. Files, databases, views and docs/data.md are
+made from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 INTEGER, TEXT, REAL, FLAG = "integer", "text", "real", "flag"
-"""What a column holds: a signed number of 64 bits, a text, a floating-point number of 64 bits, true or false."""
+"""The kinds of columns: 64-bit signed integer, text, 64-bit floating-point number, true or false."""
 
 BYTES, ADDRESS, COUNT, SECONDS = "bytes", "address", "count", "seconds since 1970"
 SNAPSHOTS = "snapshots"
@@ -31,8 +31,8 @@ SNAPSHOTS = "snapshots"
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``kind``: one of INTEGER, TEXT, REAL, FLAG; ``unit`` "" where it has none; ``may_lack``: whether a
-    row may have none (NULL, an empty field)."""
+    """A column. ``kind``: INTEGER, TEXT, REAL or FLAG; ``unit``: "" for none; ``may_lack``: a row may have no value
+    (NULL, an empty field)."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """One table, a row for each ``row``."""
+    """A table. ``row``: what one row stands for."""
 
     name: str
     row: str
@@ -52,7 +52,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns, in order."""
+        """The names of the columns, in order."""
         return [column.name for column in self.columns]
 
 
@@ -215,9 +215,9 @@ TABLES: Sequence[Table] = (
     ),
 )
 BIG = ("blocks", "objects", "edges")
-"""The tables with a row for each of millions of things."""
+"""The tables that may have millions of rows."""
 
 
 def table_of(name: str) -> Table:
-    """The table of that name. Raises KeyError."""
+    """Return the table with that name. Raises KeyError."""
     return {table.name: table for table in TABLES}[name]

@@ -1,5 +1,5 @@
-"""Files of a folder that an export wrote, whose owner may give their names to something else at any moment: each is
-opened once, here, and DuckDB opens what we hold."""
+"""The files of an exported folder. The owner may give their names to other files at any moment, so each is opened once,
+here, and DuckDB opens the descriptors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gdbheap.host import open_files
 
 __all__ = ["ExportedFiles"]
 
-# Folders of partitions that are inside of one another, at most.
+# The deepest nesting of partition folders that is followed.
 DEPTH = 32
 
 
 def data_bytes(descriptor: int) -> int:
-    """Return how many bytes of a file are not in holes, which take no room and may be as long as one likes."""
+    """Return the bytes of a file that are not in holes, which take no disk space and may be arbitrarily long."""
     found = at = 0
     size = os.fstat(descriptor).st_size
-    # lseek(2): no data behind the last hole is ENXIO.
+    # lseek(2): ENXIO means no data after the last hole.
     with suppress(OSError):
         while at < size:
             start = os.lseek(descriptor, at, os.SEEK_DATA)
@@ -33,8 +33,10 @@ def data_bytes(descriptor: int) -> int:
 
 
 class ExportedFiles:
-    """The files of an exported folder. ``paths`` lead to those that are held open; ``held``: (path in the folder, bytes
-    on the disk) of each by what ``hold`` and ``hold_parts`` return."""
+    """The files of an exported folder, held open.
+
+    ``paths``: of the held descriptors; ``held``: (path in the folder, bytes on the disk) of each, by the path that
+    ``hold`` or ``hold_parts`` returned."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -59,11 +61,12 @@ class ExportedFiles:
         return find_file(f"/proc/self/fd/{self._number}/{name}", False) is not None
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file. Raises UsageError for a link, and for what is no regular file, OSError."""
+        """Open a file. Raises UsageError for a link or anything but a regular file, OSError."""
         return open_inside(self._number, name, os.path.join(self.folder, name))
 
     def hold(self, name: str) -> str | None:
-        """Return a path that leads to a file from now on; None for a name that is not there. Raises as ``open``."""
+        """Open a file and return a path that keeps leading to it; None if there is no such name. Raises like
+        ``open``."""
         try:
             file = self.open(name)
         except FileNotFoundError:
@@ -73,7 +76,8 @@ class ExportedFiles:
         return path
 
     def hold_parts(self, name: str) -> list[str]:
-        """Return such paths for all files of partitions. A link may lead anywhere: none is followed."""
+        """Open all files of a table's partitions and return such paths. Links are not followed, as they may lead
+        anywhere."""
         open_files.allow_many()
         return list(self._parts(self._number, name, name, 0))
 
@@ -94,13 +98,13 @@ class ExportedFiles:
 
     def _keep(self, file: BinaryIO) -> str:
         self._held.enter_context(file)
-        # A link to it has the same path once it is resolved, by which DuckDB compares.
+        # DuckDB compares resolved paths, and a link to the file resolves to this path.
         self.paths.append(f"/proc/self/fd/{file.fileno()}")
         return self.paths[-1]
 
     def _linked(self, inside: str, path: str) -> str:
-        """Return a link to a held file, below a private folder as it lies below ours: its path has the partition's
-        values."""
+        """Make a link to a held file in a private folder, at the same relative place, and return it: its path keeps the
+        partition's values."""
         if self._links is None:
             self._links = self._held.enter_context(temporary_folder())
         link = os.path.join(self._links, inside)

@@ -1,4 +1,4 @@
-"""What a look at a process, a core or a snapshot says, in tables. After this nothing of the target is read any more."""
+"""Gather the tables of a process, a core or a snapshot. After that nothing of the target is read any more."""
 
 from __future__ import annotations
 
@@ -36,38 +36,40 @@ STRENGTHS = ("exact", "likely", "doubtful", "stray")
 SMALLEST_HOLE = 1
 CODE_BYTES = 4
 Words = Callable[[Finding], "tuple[str | None, str | None]"]
-"""Makes the text and the advice of a finding, None where they cannot be made. What makes words for people is to the
-right of this; who asks hands it in."""
+"""Makes the text and the advice of a finding, None if they cannot be made. The caller passes it in, because the words
+for people are in a layer that this one does not import."""
 
 
 @dataclass
 class Gathered:
-    """The tables that there are, by name. ``graph``: that of all references, where it was asked for."""
+    """The tables that were gathered, by name. ``graph``: the graph of all references, if asked for."""
 
     tables: dict[str, Batches] = field(default_factory=dict)
     graph: NamedGraph | None = None
 
     def let_go(self) -> Iterator[tuple[str, Batches]]:
-        """The tables one after the other, each held by nobody else any more: those of blocks are large."""
+        """Yield the tables one by one and drop each from ``tables``, because those of blocks are large."""
         while self.tables:
             name = next(iter(self.tables))
             yield name, self.tables.pop(name)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The row of the table of looks."""
+        """The row of the table ``snapshots``, by column."""
         table = table_of(SNAPSHOTS)
         batch = next(self.tables[SNAPSHOTS]())
         return {name: cells[0] for name, cells in zip(table.names, batch.columns) if isinstance(cells, list)}
 
 
 def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool | None = None) -> Gathered:
-    """The tables that are wanted of a heap. ``graph``: whether edges and what blocks retain are found; None where that
-    is quick. What the target does not have is a table without rows."""
+    """Return the wanted tables of a heap.
+
+    ``graph``: whether to find edges and retained sizes; None: if that is quick. A table that the target has no data for
+    is empty."""
     found, maker = Gathered(), _Maker(heap, words, graph)
     if "edges" in wanted and graph is not True and not maker.is_quick:
         heap.note("edges-left-out", blocks=MAX_GRAPH_BLOCKS)
-    # The row of the look comes last: it tells of what was met on the way.
+    # The snapshots table comes last, because it reports what was met while the others were made.
     for table in sorted(TABLES, key=lambda table: table.name == SNAPSHOTS):
         if table.name in wanted:
             found.tables[table.name] = maker.make(table.name)
@@ -77,7 +79,7 @@ def gather(heap: Heap, words: Words, wanted: Collection[str] = ALL, graph: bool 
 
 
 def gather_look(look: Look, words: Words, wanted: Collection[str] = ALL) -> Gathered:
-    """The tables that are wanted and that a snapshot has. Raises UsageError where it has none of them."""
+    """Return the wanted tables that a snapshot has. Raises UsageError if it has none of them."""
     kept = look.snapshot
     made: dict[str, Callable[[], Rows | None]] = {
         SNAPSHOTS: lambda: [_row_of_look(look)],
@@ -134,7 +136,7 @@ def _finding_rows(found: Ledger, words: Words) -> Rows:
 
 
 def _named(table: str, records: Sequence[object]) -> Rows:
-    """Records whose fields are the table's columns."""
+    """Return rows of records whose fields are the table's columns."""
     names = table_of(table).names
     return [[getattr(record, name) for name in names] for record in records]
 
@@ -154,8 +156,9 @@ def _hole_row(hole: Any) -> Sequence[Any]:
 
 
 class _Blocks:
-    """The blocks of a look, for the tables that list them. ``types``: of objects, by their numbers from 1 on;
-    ``structures``: what blocks of C code are, where that is known."""
+    """The blocks of a heap, for the tables that list them.
+
+    ``types``: the types of objects, numbered from 1; ``structures``: the kinds of blocks of C code, if known."""
 
     def __init__(
         self,
@@ -178,7 +181,7 @@ class _Blocks:
         return Constant(None) if self.retained is None else Packed(batch.retained)
 
     def _kinds(self, batch: _native.BlockBatch) -> bytes:
-        """The numbers of the types of objects, or of what else is known to be in the blocks."""
+        """Return the numbers of the types of objects, or of the known kinds of other blocks."""
         if self._structures is None:
             return batch.kinds
         others = self._structures.native.kinds_at(array("Q", batch.addresses))
@@ -186,7 +189,7 @@ class _Blocks:
         return array("I", (kind or (other and self._first + other) for kind, other in pairs)).tobytes()
 
     def blocks(self) -> Iterator[Batch]:
-        """All of them."""
+        """Yield the rows of the table ``blocks``."""
         for batch in self._read(objects=False):
             yield Batch(
                 batch.count,
@@ -200,7 +203,7 @@ class _Blocks:
             )
 
     def objects(self) -> Iterator[Batch]:
-        """The living objects among them."""
+        """Yield the rows of the table ``objects``: the living objects in the blocks."""
         for batch in self._read(objects=True):
             cells: list[Cells] = [
                 Packed(batch.objects),
@@ -212,13 +215,13 @@ class _Blocks:
 
 
 class _Maker:
-    """The tables of one heap. ``make`` reads all that its table needs."""
+    """Makes the tables of one heap. ``make`` reads all that its table needs."""
 
     def __init__(self, heap: Heap, words: Words, graph: bool | None) -> None:
         self.heap, self.words, self.graph = heap, words, graph
 
     def make(self, name: str) -> Batches:
-        """The rows of one table. They hold no contents of the process."""
+        """Return the rows of one table, without any contents of the process's memory."""
         refused = self.heap.target.refusal is not None and name in OF_MEMORY
         made: Callable[[], Batches | Rows | None] = getattr(self, f"_{name}")
         found = None if refused else or_none(made, Unsupported)
@@ -226,7 +229,7 @@ class _Maker:
 
     @cached_property
     def is_quick(self) -> bool:
-        """Whether the graph of references is drawn in about a second."""
+        """Whether building the graph of references takes only about a second."""
         return self.heap.used_blocks <= MAX_GRAPH_BLOCKS
 
     def _snapshots(self) -> Rows:
@@ -287,7 +290,7 @@ class _Maker:
     @cached_property
     def _listed(self) -> _Blocks:
         nodes = self._nodes
-        # Before the blocks are listed: nothing else here takes as much memory for a while.
+        # Compute this before the blocks are listed: for a while nothing else here takes as much memory.
         retained = None if nodes is None else nodes.graph.retained_of_all()
         table, columns = list_blocks(self.heap)
         found = _Blocks(columns, table.allocators, table.types, self._structures)
@@ -301,7 +304,7 @@ class _Maker:
         return or_none(lambda: self.heap.references, Unsupported) if wanted else None
 
     def named_graph(self) -> NamedGraph | None:
-        """The graph; None where there is none."""
+        """Return the named graph of references; None if there is none."""
         nodes = self._nodes
         if nodes is None:
             return None
@@ -332,7 +335,7 @@ class _Maker:
 
 
 def _edges_of_roots(nodes: Nodes) -> Batches:
-    """Those that come from outside of the heaps."""
+    """Return the edges that come from roots, outside of the heaps."""
     rows = []
     for number in range(nodes.first_root, nodes.graph.nodes):
         name = nodes.roots[number - nodes.first_root].name

@@ -1,8 +1,9 @@
-"""A graph of references as V8's heap snapshot, which the memory panel of Chrome's DevTools opens.
+"""Write a graph of references as V8's heap snapshot, which the memory panel of Chrome's DevTools opens.
 
-The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer): all nodes as
-fields one after the other, then the edges of the first node, of the second, and so on, then the strings that both name
-by number. An edge names its target by the place of the node's first field. The first node is the root of all.
+The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer). It has the
+fields of all nodes in one list, then the edges of the first node, of the second, and so on, then the strings, which
+nodes and edges refer to by number. An edge names its target by the index of the node's first field. The first node is
+the root of all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["NamedGraph", "write_graph"]
 
 AT_ONCE = 1 << 16
 NODE_FIELDS = ("type", "name", "id", "self_size", "edge_count", "trace_node_id", "detachedness")
-# V8's own, in its order.
+# V8's types, in its order.
 NODE_TYPES = (
     "hidden", "array", "string", "object", "code", "closure", "regexp", "number", "native", "synthetic",
     "concatenated string", "sliced string", "symbol", "bigint", "object shape",
@@ -43,21 +44,21 @@ KINDS = {UNKNOWN: NATIVE, LIVING: OBJECT, IDLE: HIDDEN, BUFFER: ARRAY}
 NAMES = {UNKNOWN: "(block)", LIVING: "(object)", IDLE: "(kept for reuse)", BUFFER: "(buffer)"}
 TEXTS = ("str", "bytes", "unicode")
 ROOT_NAMES = ("", "(roots)", "doubtful", "stray", "left over")
-# What an edge that keeps nothing alive is called, by its strength, where it has no name.
+# The names of edges that keep nothing alive, by strength, as indices into ROOT_NAMES, for edges without a name.
 WEAK_NAMES = (4, 4, 2, 3)
-# V8 numbers what JavaScript made with odd numbers of 32 bits, from 1 on, which is the root of all.
+# V8 gives JavaScript's objects odd 32-bit ids, from 1 on, which is the root of all.
 FIRST_ID, ID_BITS = 1, 31
 GRANULE_BITS = 3
-# Of the golden ratio, as in Fibonacci hashing.
+# From the golden ratio, as in Fibonacci hashing.
 SPREAD = 0x9E37_79B1
-# Bytes of bits, for the numbers that lie side by side.
+# Bytes of a bitmap page, for numbers that are close together.
 BITMAP = 2048
 
 
 @dataclass(frozen=True)
 class NamedGraph:
-    """A native graph with the names of its types, by their numbers from 1 on, of its roots, and of some edges.
-    ``structures``: what blocks are that have no type there."""
+    """A native graph with names for its types (numbered from 1), its roots, and some edges. ``structures``: the kinds
+    of blocks without a type."""
 
     graph: _native.Graph
     types: Sequence[str]
@@ -72,24 +73,24 @@ class NamedGraph:
 
 
 class _Ids:
-    """Numbers of nodes that are the same in each snapshot of a process: DevTools compare snapshots by them.
+    """Ids of nodes that are equal in each snapshot of a process, because DevTools compare snapshots by them.
 
-    They come from addresses, those of roots from their names. 31 bits are enough for all places of 8 bytes of 16 GiB:
-    nodes of one such window never meet, windows are laid over one another by their upper bits, and a node whose number
-    is taken by then has the next one that is not."""
+    They are computed from addresses, those of roots from their names. 31 bits number all 8-byte places of 16 GiB: nodes
+    in one such window never collide. Windows are overlaid by a hash of their upper bits; a node whose number is taken
+    gets the next free one."""
 
     def __init__(self) -> None:
-        # A bit a number, in pages that are made when they are first used.
+        # One bit for each number, in pages that are made on first use.
         self._taken: defaultdict[int, bytearray] = defaultdict(partial(bytearray, BITMAP))
         self._take(0)
 
     def of_address(self, address: int) -> int:
-        """Of a node in memory."""
+        """Return the id of a node at an address."""
         window = address >> (GRANULE_BITS + ID_BITS)
         return self._odd((address >> GRANULE_BITS) ^ (window * SPREAD))
 
     def of_root(self, name: str) -> int:
-        """Of what is no place in memory."""
+        """Return the id of a root, which has no address."""
         return self._odd(crc32(name.encode("utf-8", "replace")))
 
     def _odd(self, wanted: int) -> int:
@@ -99,7 +100,7 @@ class _Ids:
         return 2 * number + FIRST_ID
 
     def _take(self, number: int) -> bool:
-        """Whether nobody had it."""
+        """Mark a number as taken; return whether it was free."""
         place, bit = number >> 3, 1 << (number & 7)
         page = self._taken[place // BITMAP]
         is_free = not page[place % BITMAP] & bit
@@ -108,7 +109,7 @@ class _Ids:
 
 
 def write_graph(stream: IO[str], named: NamedGraph) -> int:
-    """Write all of it. Returns the number of nodes, the root of all among them."""
+    """Write the whole graph. Returns the number of nodes, including the root of all."""
     graph, strings = named.graph, dict.fromkeys(ROOT_NAMES)
     numbers = {name: number for number, name in enumerate(strings)}
 
@@ -139,7 +140,7 @@ def write_graph(stream: IO[str], named: NamedGraph) -> int:
 
 
 def _write_rows(stream: IO[str], rows: Iterable[tuple[int, ...]]) -> None:
-    """The fields of all rows, a line each."""
+    """Write the fields of all rows, one row on each line."""
     between = ""
     for row in rows:
         stream.write(between + ",".join(map(str, row)))
@@ -180,7 +181,7 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
 
 
 def _addresses(graph: _native.Graph, start: int, count: int) -> array[int]:
-    """Of some nodes; of roots whatever it is."""
+    """Return the addresses of some nodes; those of roots are meaningless."""
     return array("Q", graph.addresses_of(array("I", range(start, start + count)).tobytes()))
 
 
@@ -193,7 +194,7 @@ def _edges(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
     while start < graph.nodes:
         found = graph.edge_columns(start, graph.nodes, AT_ONCE)
         start, before, place, names = found.next, -1, 0, nobody
-        # DevTools' dominators leave weak edges out, as ours do those that may be left over.
+        # DevTools' dominators leave out weak edges, as ours leave out edges that may be left over.
         counted = graph.counted(found)
         columns = zip(array("I", found.sources), array("I", found.targets), array("I", found.strengths), counted)
         for source, target, strength, keeps in columns:

@@ -1,4 +1,4 @@
-"""Looks written as files: whole, or not at all."""
+"""Export the tables of processes, cores and snapshots as files, each written completely or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
 
 @dataclass(frozen=True)
 class Terms:
-    """How files are written: their ``mode``, and whether CSV is for a spreadsheet (``csv_safe``)."""
+    """How files are written. ``mode``: of all files; ``csv_safe``: CSV for a spreadsheet."""
 
     mode: int = PRIVATE
     csv_safe: bool = False
@@ -44,7 +44,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table that was written; its file is below the folder."""
+    """A table that was written; ``file`` is its path below the folder, ``size`` in bytes."""
 
     name: str
     row_count: int
@@ -64,12 +64,12 @@ class Exported:
 
     @property
     def ok(self) -> bool:
-        """Whether all are there that should be."""
+        """Whether nothing was left out."""
         return not self.left_out
 
 
 def check(path: str, form: str, parts: Sequence[Part]) -> None:
-    """Before a process is stopped. Raises UsageError, and Unsupported where a library is missing."""
+    """Check the arguments before a process is stopped. Raises UsageError, and Unsupported if a library is missing."""
     check_columns(parts)
     if form == files.PARQUET:
         pyarrow()
@@ -86,14 +86,14 @@ def check(path: str, form: str, parts: Sequence[Part]) -> None:
 def export(
     looks: Iterable[Gathered], path: str, form: str, parts: Sequence[Part] = (), terms: Terms = Terms()
 ) -> Exported:
-    """Write each look, as it comes; what cannot be written is left out. Raises where that is so of all: UsageError,
-    Unsupported without a library."""
+    """Write each set of tables as it comes; one that cannot be written is left out. If none can, raises the last error:
+    UsageError, or Unsupported if a library is missing."""
     written: list[TableFile] = []
     missed: list[str] = []
     count = 0
     failed: Exception | None = None
     for look in looks:
-        # Its row is gone once it is written.
+        # Read the name now: the row is gone once it is written.
         name = look.identity["core"] or f"process {look.identity['pid']}"
         try:
             written += _in_parts(look, path, form, parts, terms) if parts else _alone(look, path, form, terms)
@@ -107,8 +107,8 @@ def export(
 
 
 def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
-    """Write the graph of references as one file. Raises UsageError where that is not possible, Unsupported for a target
-    that has none."""
+    """Write the graph of references to one file. Raises UsageError if the file cannot be written, Unsupported if the
+    target has no graph."""
     check_writable(path)
     found = source.gather((), True).graph
     if found is None:
@@ -129,7 +129,7 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms
     values = values_of_parts(parts, look.identity)
     with _as_files(path), _working_folder(path, terms.mode) as folder:
         written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
-        # The row of the look comes last: whoever finds it finds the rest.
+        # The snapshots table comes last: whoever finds its row finds the rest.
         written.sort(key=lambda table: table.name == SNAPSHOTS)
         places = {_destination(table, values): table for table in written}
         put(path, {place: os.path.join(folder, table.file) for place, table in places.items()}, terms.mode)
@@ -137,8 +137,8 @@ def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[Part], terms
 
 
 def _working_folder(path: str, mode: int) -> AbstractContextManager[str]:
-    """Return a folder beside the files' place, so that they need only be renamed; what is hidden is nobody's
-    partition."""
+    """Return a working folder next to the files' destination, so that they need only be renamed. It is hidden, so that
+    no reader takes it for a partition."""
     if is_url(path):
         return temporary_folder()
     make_folder(path, mode)
@@ -156,7 +156,7 @@ def _sized(folder: str, written: Sequence[files.Written]) -> list[TableFile]:
 
 @contextmanager
 def _as_files(path: str) -> Iterator[None]:
-    """What writing raises, in one line."""
+    """Convert errors of writing into a UsageError of one line."""
     try:
         yield
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Folders whose names say what is in them, as Hive has them: ``blocks/host=web1/pid=1234/data.parquet``. The table
+"""Partition folders in the style of Hive, whose names are values: ``blocks/host=web1/pid=1234/data.parquet``. The table
 comes first, so that a folder is a table for Spark and Trino, and DuckDB reads ``blocks/*/*/*.parquet`` as one."""
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["Part", "check_url", "destination_of", "is_url", "parse_partition", "
 
 DATA = "data"
 NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
-# Systems of objects by their names alone.
+# Object stores, which have names of objects but no folders.
 WITHOUT_FOLDERS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
-# Classes of fsspec, and of what wraps or is wrapped by its own.
+# Names of classes of fsspec, and its separator of chained URLs.
 LOCAL, SYSTEM, CHAIN = "LocalFileSystem", "AbstractFileSystem", "::"
-# As Hive names what has no value.
+# Hive's name for a missing value.
 NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One key; ``value`` None: as the look itself has it."""
+    """One key of a partition. ``value`` None: take the exported process's own value."""
 
     name: str
     value: str | None = None
@@ -49,11 +49,11 @@ KNOWN: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("host", "pid", "boot_id", "container", "kind", "started", "python", "glibc")
     },
 }
-"""The keys that a look has values for."""
+"""The keys for which an exported process has values."""
 
 
 def parse_partition(text: str) -> tuple[Part, ...]:
-    """``host=web1,pid``. Raises ValueError."""
+    """Parse keys such as ``host=web1,pid``. Raises ValueError."""
     parts = []
     for word in text.split(","):
         name, has_value, value = word.partition("=")
@@ -71,7 +71,7 @@ def parse_partition(text: str) -> tuple[Part, ...]:
 
 
 def check_columns(parts: Sequence[Part]) -> None:
-    """Raises UsageError where a key would hide a column of a table that lists what a process has."""
+    """Raise UsageError if a key would hide a column of a table other than ``snapshots``."""
     others = {column: table.name for table in TABLES if table.name != SNAPSHOTS for column in table.names}
     for part in parts:
         if part.name in others:
@@ -79,26 +79,26 @@ def check_columns(parts: Sequence[Part]) -> None:
 
 
 def values_of_parts(parts: Sequence[Part], identity: Mapping[str, Any]) -> dict[str, str]:
-    """The values of one look."""
+    """Return the values of the keys for one exported process."""
     found = {part.name: KNOWN[part.name](identity) if part.value is None else part.value for part in parts}
     return {name: NOTHING if value is None else str(value) for name, value in found.items()}
 
 
 def destination_of(table: str, values: Mapping[str, str], file: str) -> str:
-    """The path of a table's file below the folder of all."""
+    """Return the path of a table's file below the export folder."""
     keys = [f"{name}={quote(value, safe=' :@+,')}" for name, value in values.items()]
-    # A program's name may be "..", and no name may lead elsewhere.
+    # A program's name may be "..", and no name may lead outside of the folder.
     return "/".join([table, *keys, DATA + os.path.splitext(file)[1]])
 
 
 def is_url(path: str) -> bool:
-    """Whether fsspec is asked: ``s3://bucket/heaps``."""
+    """Return whether a path is a URL for fsspec, such as ``s3://bucket/heaps``."""
     return "://" in path
 
 
 def put(folder: str, files: Mapping[str, str], mode: int) -> None:
-    """Put written files, by their destinations below ``folder``, in their places, in that order: nobody finds half of
-    one. ``mode``: theirs, where they are no objects at a URL. Raises UsageError, Unsupported."""
+    """Move written files to their destinations below ``folder``, in order and each atomically. ``mode``: of the files,
+    unless they are uploaded to a URL. Raises UsageError, Unsupported."""
     if is_url(folder):
         _upload(folder, files)
         return
@@ -107,20 +107,20 @@ def put(folder: str, files: Mapping[str, str], mode: int) -> None:
 
 
 def _names(system: Any) -> Sequence[str]:
-    """The protocols of one of fsspec's systems."""
+    """Return the protocols of one of fsspec's file systems."""
     return [system.protocol] if isinstance(system.protocol, str) else system.protocol
 
 
 def check_url(url: str) -> None:
-    """Raises UsageError for a URL that leads to files of this machine, or to nothing that fsspec knows; Unsupported
-    without a library."""
+    """Check a URL. Raises UsageError if it leads to files of this machine, or to nothing that fsspec knows; Unsupported
+    if a library is missing."""
     with _told(url):
         _system_of(url)
 
 
 def _system_of(url: str) -> tuple[Any, str]:
-    """One of fsspec's systems, and a path in it. Raises UsageError for one of this machine's files: they are written by
-    rules that none of fsspec's systems keeps, under whatever name."""
+    """Return one of fsspec's file systems, and the path in it. Raises UsageError for local files, under whatever name:
+    those must be written under rules that no file system of fsspec keeps."""
     try:
         import fsspec
     except ImportError:
@@ -134,7 +134,7 @@ def _system_of(url: str) -> tuple[Any, str]:
 
 
 def _is_local(system: Any) -> bool:
-    """Return whether one of fsspec's systems has this machine's files, or is about another one that has."""
+    """Return whether one of fsspec's file systems has this machine's files, or wraps one that does."""
     waiting, seen = [system], set()
     while waiting:
         one = waiting.pop()
@@ -143,7 +143,7 @@ def _is_local(system: Any) -> bool:
             return True
         if SYSTEM in names and id(one) not in seen:
             seen.add(id(one))
-            # Some answer with the attributes of the other one.
+            # Some answer getattr with the attributes of the wrapped one.
             waiting += object.__getattribute__(one, "__dict__").values()
     return False
 
@@ -153,7 +153,7 @@ def _upload(url: str, files: Mapping[str, str]) -> None:
         system, root = _system_of(url)
         for destination, path in files.items():
             final = f"{root.rstrip('/')}/{destination}"
-            # Where there are no folders, this would make a bucket.
+            # In an object store this would create a bucket.
             if not set(_names(system)) & WITHOUT_FOLDERS:
                 system.makedirs(final.rsplit("/", 1)[0], exist_ok=True)
             system.put_file(path, final)
@@ -161,7 +161,7 @@ def _upload(url: str, files: Mapping[str, str]) -> None:
 
 @contextmanager
 def _told(url: str) -> Iterator[None]:
-    """What fsspec raises, in one line."""
+    """Convert what fsspec raises into an error of one line."""
     try:
         yield
     except GdbheapError:

@@ -1,4 +1,4 @@
-"""Queries over tables, by DuckDB, which is imported when one is asked. A query reaches the tables and nothing else."""
+"""Run queries over tables with DuckDB, which is imported on use. A query can read the tables and nothing else."""
 
 from __future__ import annotations
 
@@ -27,29 +27,28 @@ from gdbheap.host.headroom import room_for_copy
 __all__ = ["Answered", "QueryColumn", "query"]
 
 TYPES = {INTEGER: "BIGINT", TEXT: "VARCHAR", REAL: "DOUBLE", FLAG: "BOOLEAN"}
-# Without these a query could load what is on this machine or in the network; nothing is spilled to the working
-# directory.
+# Prevent a query from loading extensions from this machine or the network, and from writing temporary files to the
+# working directory.
 BEFORE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "temp_directory": ""}
-# Queries about what tables there are; and what DuckDB says of one that is not.
+# Queries that list the tables, and DuckDB's message for a missing table.
 LISTING = re.compile(
     r"\bshow\s+(all\s+)?tables\b|\binformation_schema\b|\bduckdb_(tables|views|columns)\b|^\s*describe\W*$", re.I
 )
 UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
-# Bytes of memory that DuckDB gets at least; those of a small value in an answer.
+# The least memory for DuckDB, and the memory of a small value in an answer, both in bytes.
 LEAST, CELL = 64 << 20, 64
-# Seconds between two looks for a signal while DuckDB works.
+# Seconds between two checks for a signal while DuckDB works.
 HEARD = 0.1
-# Of a batch of rows that are all equal an export writes some 1,100 bytes for each column: 63 rows a byte at most,
-# where there are four columns.
+# For a batch of equal rows, an export writes some 1,100 bytes a column: with four columns at most 63 rows a byte.
 MOST_ROWS_A_BYTE = 100
-# A row for each file that has rows: whether its pages are packed as ours are, and what its groups of rows claim.
+# A row for each file with rows: whether its pages are compressed as ours are, and how many rows its groups claim.
 ROWS_OF_PARQUET = """
     SELECT file_name, bool_and(packed AND rows >= 0), sum(rows) FROM (
         SELECT file_name, max(row_group_num_rows) AS rows,
             bool_and(coalesce(compression IN ('ZSTD', 'UNCOMPRESSED'), false)) AS packed
         FROM parquet_metadata({paths}) GROUP BY file_name, row_group_id
     ) GROUP BY file_name"""
-# A row for each file: whether no column is in another one, or has several values in a row.
+# A row for each file: whether no column is nested in another one or has several values in a row.
 COLUMNS_OF_PARQUET = """
     SELECT file_name, count(*) FILTER (num_children > 0) = 1
         AND bool_and(coalesce(repetition_type, '') != 'REPEATED' OR num_children > 0)
@@ -59,7 +58,7 @@ AFTER = ("SET enable_external_access = false", "SET lock_configuration = true")
 
 @dataclass(frozen=True)
 class QueryColumn:
-    """A column of an answer, and DuckDB's type of it."""
+    """A column of an answer, with DuckDB's type for it."""
 
     name: str
     sql_type: str
@@ -67,14 +66,14 @@ class QueryColumn:
 
 @dataclass(frozen=True)
 class Answered:
-    """The answer of ``gdbheap sql``: its rows hold what JSON can say."""
+    """The answer of ``gdbheap sql``; all values in its rows can be written as JSON."""
 
     columns: list[QueryColumn]
     rows: list[list[Any]]
 
 
 def query(source: Source, text: str, graph: bool | None = None) -> Answered:
-    """The answer of one query. Raises UsageError for one that is wrong, Unsupported where a library is missing."""
+    """Return the answer of one query. Raises UsageError for a faulty query, Unsupported if a library is missing."""
     duckdb = _duckdb()
     room = max(LEAST, room_for_copy())
     config = {**BEFORE, "memory_limit": f"{room}B"}
@@ -96,7 +95,7 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
 
 
 def _list(database: Any, source: Source, held: ExitStack) -> None:
-    """The tables that there are: of what is quickly read with their rows, of a process or a core without."""
+    """Create the tables that exist: with rows if the source is quickly read, without rows for a process or a core."""
     found = source.gather(ALL, None).tables if source.is_kept else {}
     if source.folder is not None:
         files = held.enter_context(ExportedFiles(source.folder))
@@ -120,11 +119,11 @@ def _duckdb() -> Any:
 
 
 def _named(database: Any, duckdb: Any, text: str) -> set[str]:
-    """The tables that a query names. Raises UsageError for what is no single query."""
+    """Return the tables that a query names. Raises UsageError for anything but a single query."""
     statements = _checked(duckdb, lambda: database.extract_statements(text))
     if len(statements) != 1:
         raise UsageError(f"gdbheap sql: one query at a time, not {len(statements)}")
-    # EXPORT DATABASE makes a folder before it is told that it must not.
+    # EXPORT DATABASE creates a folder before it finds that it may not.
     if statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.MULTI):
         raise UsageError("gdbheap sql: only queries: SELECT, FROM, WITH, PIVOT, SUMMARIZE, DESCRIBE")
     known = {table.name for table in TABLES}
@@ -134,12 +133,12 @@ def _named(database: Any, duckdb: Any, text: str) -> set[str]:
     try:
         return known & {name.lower() for name in database.get_table_names(text)}
     except duckdb.Error:
-        # Not all statements tell (PIVOT): then what is named nowhere is not meant, and the rest may be.
+        # Some statements cannot be analysed (PIVOT): then take every table whose name occurs in the text.
         return words
 
 
 def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
-    """Ask on a thread of its own: DuckDB lets no signal of Ctrl-C through while it works."""
+    """Run the query on a thread of its own, because DuckDB blocks the signal of Ctrl-C while it works."""
     stopped = Event()
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(_answered, database, duckdb, text, room, stopped)
@@ -148,7 +147,7 @@ def _ask(database: Any, duckdb: Any, text: str, room: int) -> Answered:
                 wait([answer], HEARD)
         except BaseException:
             stopped.set()
-            # What is interrupted before it begins is not interrupted.
+            # An interrupt before the query begins has no effect, so repeat it.
             while not answer.done():
                 database.interrupt()
                 wait([answer], HEARD)
@@ -165,8 +164,8 @@ def _answered(database: Any, duckdb: Any, text: str, room: int, stopped: Event) 
 
 
 def _rows(fetch: Callable[[], Any], room: int, stopped: Event) -> list[list[Any]]:
-    """Return all rows, or fewer where nobody waits for them. Raises GdbheapError where they take more bytes than the
-    limit."""
+    """Return all rows, or fewer if the query was interrupted. Raises GdbheapError if they take more than ``room``
+    bytes."""
     rows: list[list[Any]] = []
     size = 0
     # One by one: a file may claim a long text for each of many rows.
@@ -179,7 +178,7 @@ def _rows(fetch: Callable[[], Any], room: int, stopped: Event) -> list[list[Any]
 
 
 def _size(value: Any) -> int:
-    """Tell about how many bytes a value takes, until it is shown."""
+    """Return about how many bytes a value takes until it is printed."""
     if isinstance(value, list):
         return CELL + sum(map(_size, value))
     if isinstance(value, dict):
@@ -188,21 +187,22 @@ def _size(value: Any) -> int:
 
 
 def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
-    """What DuckDB says is wrong, in one line. It raises ValueErrors too, for texts that are none."""
+    """Call a function of DuckDB, and convert its errors into a UsageError of one line. It also raises ValueErrors, for
+    invalid text."""
     try:
         return ask()
     except (duckdb.Error, ValueError, OverflowError) as error:
-        # Below its first line it shows the query, and after the reason that Arrow gives where it was met.
+        # After its first line DuckDB shows the query, and Arrow appends where the error was met.
         reason = str(error).strip().split("\n\n")[0].split(". Detail: Python exception")[0]
         unknown = UNKNOWN.search(reason)
         if unknown is not None:
-            # It would guess at names of its own.
+            # DuckDB would suggest names of its own.
             reason = f"{unknown[0]}: there are {', '.join(table.name for table in TABLES)}"
         raise UsageError(f"gdbheap sql: {one_line(reason)}") from None
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can have it."""
+    """Return a value that can be written as JSON."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -222,7 +222,7 @@ def _fill(database: Any, table: Table, batches: Batches) -> None:
 
 
 def _open_folder(database: Any, files: ExportedFiles, named: Collection[str]) -> None:
-    """Views of the files that an export wrote. Raises UsageError for tables that are not there."""
+    """Create views of an exported folder's files. Raises UsageError for missing tables."""
     _refuse_missing(set(named) - _open_all(database, files, named), one_line(files.folder))
     database.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files.paths))}]")
 
@@ -256,7 +256,7 @@ def _open(database: Any, files: ExportedFiles, name: str, stored: StoredTables) 
 
 
 def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
-    """DuckDB would have to fetch what reads SQLite."""
+    """Copy a table from SQLite; DuckDB itself would have to download an extension. Returns whether the table exists."""
     found = stored.batches(table)
     if found is None:
         return False
@@ -269,8 +269,8 @@ def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
 
 
 def _check_parquet(database: Any, files: ExportedFiles, paths: Sequence[str]) -> None:
-    """Raises UsageError for a file that claims more rows than its bytes can be exported from, or has columns or
-    compression that no export writes: some bytes may claim billions of rows, as items of lists, too."""
+    """Raise UsageError for a file that claims more rows than an export could have put into its bytes, or whose columns
+    or compression no export writes: a few bytes may claim billions of rows, also as items of lists."""
 
     def asked(query: str) -> Any:
         return _checked(_duckdb(), lambda: database.execute(query.format(paths=_listed(paths))).fetchall())
@@ -291,7 +291,7 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _plain_path(path: str) -> str:
-    """DuckDB takes some characters of a path for a pattern, and has no way to say that they are none."""
+    """Return a path without pattern characters, which DuckDB cannot escape. Raises UsageError for any other."""
     if set(path) & set("*?["):
         raise UsageError(
             f"gdbheap sql: {one_line(path)} has a character that DuckDB takes for a pattern: rename the folder"

@@ -1,4 +1,4 @@
-"""What is asked for tables: a process or a core that is still to be read, a snapshot, or a folder that was exported."""
+"""A source of tables: a process or core still to be read, a snapshot, or an exported folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True)
 class Source:
-    """``name`` as it was typed. ``gather``: reads the tables with these names (some of those of
-    ``declaration.TABLES``), with the graph of references (True), without (False) or where it is quick (None).
-    ``folder``: where they are, of one that was exported. ``is_kept``: it is read at once, and may lack some."""
+    """A source of tables. ``name``: as it was typed.
+
+    ``gather``: reads the tables with these names (of ``declaration.TABLES``), with the graph of references (True),
+    without (False), or if that is quick (None). ``folder``: of an export, if it is one. ``is_kept``: the source is
+    quickly read, and may lack tables."""
 
     name: str
     gather: Callable[[Collection[str], bool | None], Gathered]

@@ -1,4 +1,4 @@
-"""Rows of a database that an export wrote, which somebody else may have changed since, to harm who reads it."""
+"""Read the rows of a database that an export wrote, and that somebody may have changed since to harm its readers."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = ["StoredTables"]
 
 MAGIC = b"SQLite format 3\0"
 PIECE = 1 << 20
-# The longest text that a table may have; without a limit in SQLite one row comes at a time.
+# The longest text that a table may have; where SQLite has no such limit, rows are fetched one at a time.
 LONGEST = 1 << 20
 HAS_LIMIT = sys.version_info >= (3, 11)
 ROWS = 64 if HAS_LIMIT else 1
-# Texts of a batch, in characters.
+# The most characters of text in a batch.
 BATCH_SIZE = 32 << 20
-# SQLite's steps until the names of the tables must be known, counted in thousands.
+# How many of SQLite's steps, in thousands, listing the tables may take.
 STEP, STEPS = 1000, 2000
 KINDS = {INTEGER: int, TEXT: str, REAL: float, FLAG: int}
 CREATED = re.compile(r'CREATE TABLE "\w+" \(("\w+" [A-Z]+(?: NOT NULL)?(?:, "\w+" [A-Z]+(?: NOT NULL)?)*)\)')
 
 
 class StoredTables:
-    """Reader of the tables in a database file, by a private copy that is made when the first one is asked for.
-    ``opened``: opens the file ``path``."""
+    """A reader of the tables in a database file, through a private copy that is made on first use. ``opened``: opens
+    the file ``path``."""
 
     def __init__(self, path: str, opened: Callable[[], BinaryIO]) -> None:
         self._path, self._source = path, opened
@@ -51,8 +51,10 @@ class StoredTables:
         self._stack.close()
 
     def batches(self, table: Table) -> Iterator[Batch] | None:
-        """Return the rows of a table, None where there is none. Raises UsageError for one that no export wrote, also
-        while the rows are read, GdbheapError where there is no room for the copy."""
+        """Return the rows of a table, or None if the database lacks it.
+
+        Raises UsageError for a table that no export wrote, also while the rows are read, and GdbheapError if there is
+        no room for the copy."""
         try:
             if self._database is None:
                 self._database = self._opened()
@@ -61,7 +63,8 @@ class StoredTables:
             self._fail(error)
 
     def _opened(self) -> sqlite3.Connection:
-        """Open a copy: SQLite makes files beside a database, and reads those that others put there."""
+        """Copy and open the database: SQLite creates files next to a database, and reads those that others put
+        there."""
         folder = self._stack.enter_context(temporary_folder())
         path = os.path.join(folder, "copy")
         with self._source() as source, open(path, "xb") as copy:
@@ -90,17 +93,17 @@ class StoredTables:
             if any(piece):
                 copy.write(piece)
             else:
-                # A file may have holes that would fill the disk. No row is in one.
+                # A file may have holes that would fill the disk. No row is in a hole.
                 copy.seek(len(piece), os.SEEK_CUR)
                 holes += len(piece)
         copy.truncate(self._size - left)
         self._size -= holes
 
     def _has(self, database: sqlite3.Connection, table: Table) -> bool:
-        """Return whether it is there, within a bounded number of steps: pages may lead back to themselves."""
+        """Return whether the table exists, within a bounded number of steps: pages may refer back to themselves."""
         self._steps = 0
         database.set_progress_handler(self._step, STEP)
-        # No view, no virtual table and no generated column: what is read is what is stored.
+        # Allow no view, virtual table or generated column, so that only stored data is read.
         query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE"
         found = database.execute(query, (table.name,)).fetchmany(2)
         database.set_progress_handler(None, 0)
@@ -126,7 +129,7 @@ class StoredTables:
         while found := rows.fetchmany(ROWS):
             size = self._checked(table, found)
             texts, total = texts + size, total + size + len(found) * len(names.split())
-            # Pages of a database may be read again and again, by references that form circles.
+            # References between pages may form circles, so that pages are read again and again.
             if total > self._size:
                 self._refuse(table)
             held += found
@@ -137,7 +140,8 @@ class StoredTables:
             yield _batch(table, held)
 
     def _checked(self, table: Table, rows: Sequence[Sequence[Any]]) -> int:
-        """Return how long their texts are together. Raises UsageError for a value that its column cannot have."""
+        """Check the rows and return the total length of their texts. Raises UsageError for a value that its column
+        cannot have."""
         size = 0
         for column, cells in zip(table.columns, zip(*rows)):
             if not set(map(type, cells)) <= _types(column):
@@ -150,7 +154,7 @@ class StoredTables:
         raise UsageError(f"{one_line(self._path)}: {table.name} is not a table that gdbheap wrote")
 
     def _fail(self, error: Exception) -> NoReturn:
-        # Python drops what a signal raises while SQLite asks whether to go on.
+        # Python drops the exception of a signal handler while SQLite asks whether to go on.
         is_interrupted = str(error) == "interrupted"
         if is_interrupted and self._steps <= STEPS:
             raise KeyboardInterrupt from None

@@ -1,4 +1,4 @@
-"""Tables as files: Parquet, CSV, and one database of SQLite."""
+"""Write tables as files: Parquet, CSV, or one SQLite database."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
 FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
-# Types and roles of blocks are few.
+# There are few types and roles of blocks.
 TEXTS_KEPT = 4000
-# Rows of a statement: SQLite before 3.32 binds at most 999 values, and no table has more than 20 columns.
+# Rows in one statement: SQLite before 3.32 binds at most 999 values, and no table has more than 20 columns.
 TOGETHER = 48
 SQL_TYPES = {INTEGER: "INTEGER", TEXT: "TEXT", REAL: "REAL", FLAG: "INTEGER"}
 
 
 @dataclass(frozen=True)
 class Written:
-    """A table that was written: its rows, and its file's name in the folder."""
+    """A table that was written: its number of rows, and its file's name in the folder."""
 
     name: str
     rows: int
@@ -40,12 +40,12 @@ class Written:
 
 
 def file_of(form: str, table: str) -> str:
-    """The name of a table's file in the folder of an export."""
+    """Return the name of a table's file in an export folder."""
     return DATABASE if form == SQLITE else f"{table}.{form}"
 
 
 def is_ours(form_or_name: str) -> bool:
-    """Whether a file of this name is one that an export writes."""
+    """Return whether an export writes files with this name."""
     from gdbheap.export.declaration import TABLES
 
     return form_or_name in {file_of(form, table.name) for form in FORMATS for table in TABLES}
@@ -58,9 +58,9 @@ def write(
     without: Collection[str] = (),
     csv_safe: bool = False,
 ) -> list[Written]:
-    """Write a file for each table, or one for all, without the columns in ``without``; ``csv_safe``: as CSV for a
-    spreadsheet. Raises OSError, sqlite3.Error, and
-    Unsupported where a library is missing."""
+    """Write one file for each table, or one database for all, without the columns in ``without``.
+
+    ``csv_safe``: CSV for a spreadsheet. Raises OSError, sqlite3.Error, and Unsupported if a library is missing."""
     kept = (_without(table_of(name), batches, without) for name, batches in tables)
     if form == SQLITE:
         return _write_database(os.path.join(folder, DATABASE), kept)
@@ -91,7 +91,7 @@ def _write_parquet(path: str, table: Table, batches: Batches) -> int:
 
     schema, rows = encoded(schema_of(table)), 0
     texts = [column.name for column in table.columns if column.kind == TEXT]
-    # Numbers are not worth a dictionary, and those of sizes and addresses are packed by their differences.
+    # Numbers gain nothing from a dictionary; sizes and addresses are packed by their differences.
     packed = {column.name: "DELTA_BINARY_PACKED" for column in table.columns if column.kind == INTEGER}
     with open(path, "wb") as stream, parquet.ParquetWriter(
         stream, schema, compression=COMPRESSION, use_dictionary=texts or False, column_encoding=packed or None,
@@ -123,7 +123,7 @@ def _csv_value(cell: Callable[[Any], Any], column: Column, values: Iterable[Any]
 
 
 def _storable_cells(column: Column, cells: Cells) -> Cells:
-    """Texts may have characters that no encoding has."""
+    """Return the cells with texts that can be encoded: a target's may have characters that UTF-8 cannot."""
     if column.kind != TEXT or isinstance(cells, Packed):
         return cells
     if isinstance(cells, Constant):
@@ -146,7 +146,7 @@ def _rows_of(
 def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Written]:
     found = []
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        # Nobody else sees the file before it is whole.
+        # Nobody else sees the file before it is complete.
         for setting in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "page_size = 65536"):
             database.execute(f"PRAGMA {setting}")
         database.execute("BEGIN")
@@ -163,8 +163,8 @@ def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Wr
 
 
 def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
-    """Many rows with one statement take a quarter of the time of as many statements; what is the same in each row is
-    bound once."""
+    """Insert the rows of a batch. Many rows in one statement take a quarter of the time of single ones; a value that is
+    equal in each row is bound once."""
     columns = [_storable_cells(column, cells) for column, cells in zip(table.columns, batch.columns)]
     fixed = [place for place, cells in enumerate(columns) if isinstance(cells, Constant)]
     varied = [place for place in range(len(batch.columns)) if place not in fixed]
@@ -178,7 +178,7 @@ def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
 
 
 def _insertion(table: Table, fixed: Sequence[int], varied: Sequence[int], rows: int) -> str:
-    """The statement that inserts so many rows, of which the parameters of the fixed columns come first."""
+    """Return the statement that inserts this many rows; the parameters of the fixed columns come first."""
     lines, number = [], len(fixed)
     for _ in range(rows):
         of_column = {place: fixed.index(place) + 1 for place in fixed}

@@ -1,7 +1,7 @@
-"""Every file that gdbheap writes: one way to write, which neither follows nor replaces what others have planted.
+"""Write every file of gdbheap in one way, which neither follows nor replaces files that other users planted.
 
-A new file gets a random name beside its place and mode 0600; it is renamed once it is whole. Its folder is held by a
-descriptor from the first check to the rename. docs/setup.md has the rules for people.
+A new file is written under a random name in its destination folder, with mode 0600, and renamed once it is complete.
+The folder is held by a descriptor from the first check to the rename. docs/setup.md has the rules for users.
 """
 
 from gdbheap.files.new_file import NewFile, check_writable, replacing, settle, write_bytes, write_text

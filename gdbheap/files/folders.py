@@ -1,4 +1,4 @@
-"""A folder that is held by a descriptor: whatever becomes of the names on its path, files go into this one."""
+"""A folder held by a descriptor: files are written into this folder even if a name on its path changes meanwhile."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 
 
 def _renamed(source: int, one: str, target: int, other: str, flags: int) -> int:
-    """Rename by renameat2(2); return the error's number, 0 without one."""
-    # Imported where it is needed: a command's start is mostly imports.
+    """Rename a file with renameat2(2) and return the errno, 0 on success."""
+    # Imported on use: imports take most of a command's start-up time.
     import ctypes
 
     try:
@@ -33,7 +33,9 @@ def _renamed(source: int, one: str, target: int, other: str, flags: int) -> int:
 
 
 class HeldFolder:
-    """``path``: how it was named; ``number``: its descriptor, which only leads to names in it (O_PATH)."""
+    """A folder held by an O_PATH descriptor.
+
+    ``path``: the path by which it was opened; ``number``: the descriptor, which only serves to look up names in it."""
 
     def __init__(self, path: str, number: int) -> None:
         self.path, self.number = path, number
@@ -46,44 +48,46 @@ class HeldFolder:
         self.close()
 
     def close(self) -> None:
-        """Let it go; harmless a second time."""
+        """Close the descriptor. A second call does nothing."""
         number, self.number = self.number, -1
         if number >= 0:
             os.close(number)
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may add names, so that one that is not ours is left alone."""
+        """Whether other users may add names to the folder, so that gdbheap must not replace files of others there."""
         return self._kind != OWN
 
     @property
     def is_swappable(self) -> bool:
-        """Whether another user may rename what we put there."""
+        """Whether another user may rename the files that gdbheap puts there."""
         return self._kind == SWAPPABLE
 
     def check_writable(self) -> None:
-        """Raise PermissionError where we may not put names into it, of EROFS where nobody may."""
+        """Raise PermissionError if gdbheap may not create files in the folder (errno EROFS on a read-only file
+        system)."""
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self.number):
             is_read_only = os.fstatvfs(self.number).f_flag & os.ST_RDONLY
             raise PermissionError(errno.EROFS if is_read_only else errno.EACCES, "it is not writable")
 
     def check(self, path: str) -> None:
-        """Raise UsageError where others may plant names; ``path``: the file that is to be written there."""
+        """Raise UsageError if others may plant names in the folder. ``path``: the file to write, for the message."""
         if self._kind is None:
             raise refused(path, why_unsafe(os.readlink(f"/proc/self/fd/{self.number}"), os.fstat(self.number)))
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return what a name stands for, itself where it is a link; None where nothing has it."""
+        """Return the status of the entry ``name``, of a link itself rather than its target; None if there is no such
+        entry."""
         try:
             return os.stat(name, dir_fd=self.number, follow_symlinks=False)
         except FileNotFoundError:
             return None
 
     def make(self, name: str, mode: int = 0o700) -> HeldFolder:
-        """Make a folder in it, of exactly this mode, and hold that. Raises OSError."""
+        """Create a subfolder with exactly this mode and return it, held. Raises OSError."""
         os.mkdir(name, 0o700, dir_fd=self.number)
         made = self.find(name)
-        # Sudo's user may swap the new folder for one of his own.
+        # The user for whom sudo runs may replace the new folder by one of his own.
         if self.is_swappable and os.fstat(made.number).st_uid != os.geteuid():
             made.close()
             raise PermissionError(errno.EPERM, "another user put a folder in the place of a new one", name)
@@ -92,23 +96,24 @@ class HeldFolder:
         return made
 
     def find(self, name: str) -> HeldFolder:
-        """Hold a folder in it, which is no link. Raises OSError."""
+        """Open an existing subfolder and return it, held; a link is refused. Raises OSError."""
         return HeldFolder(os.path.join(self.path, name), _step(self.number, name))
 
     def exchange(self, one: str, other: str) -> bool:
-        """Let two names change places at once; False where the kernel or the file system cannot do that."""
+        """Swap two names atomically; return False if the kernel or the file system cannot do that."""
         return _renamed(self.number, one, self.number, other, RENAME_EXCHANGE) == 0
 
     def take_new(self, source: int, one: str, name: str) -> bool:
-        """Rename a file of the open folder ``source`` into this one at once, never over another; False where the kernel
-        or the file system cannot do that. Raises FileExistsError."""
+        """Move the file ``one`` of the open folder ``source`` to ``name`` in this folder, atomically and without
+        replacing a file. Return False if the kernel or the file system cannot do that. Raises FileExistsError."""
         error = _renamed(source, one, self.number, name, RENAME_NOREPLACE)
         if error == errno.EEXIST:
             raise FileExistsError(error, os.strerror(error), name)
         return error == 0
 
     def remove(self, name: str, kept: Collection[str] = ()) -> None:
-        """Remove a folder with nothing but files in it, as far as that is possible, without those that are ``kept``."""
+        """Remove the subfolder ``name`` and its files, except those in ``kept``. Errors are ignored: what cannot be
+        removed stays."""
         with suppress(OSError):
             number = _step(self.number, name)
             try:
@@ -119,7 +124,7 @@ class HeldFolder:
             os.rmdir(name, dir_fd=self.number)
 
     def sync(self) -> None:
-        """Have the disk know its names, where the file system and our rights allow it."""
+        """Write the folder's entries to disk (fsync), if the file system and our rights allow it."""
         with suppress(OSError):
             number = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.number)
             try:
@@ -129,14 +134,15 @@ class HeldFolder:
 
 
 def random_name() -> str:
-    """Return a name that nobody guesses, hidden from a plain ``ls``."""
+    """Return an unguessable file name, which a plain ``ls`` does not list."""
     return f".gdbheap-{os.urandom(8).hex()}.part"
 
 
 def hold(path: str, folder: str, make: int | None = None) -> HeldFolder:
-    """Hold ``folder``, into which ``path`` is to be written. ``make``: folders on the way that are missing are made,
-    for files of that mode. Raises UsageError where a link on the way is another user's, or where others may plant names
-    in the folder; OSError."""
+    """Open and return the folder into which the file ``path`` will be written.
+
+    ``make``: create missing folders on the way, with the mode that suits files of mode ``make``. Raises UsageError if a
+    link on the way belongs to another user or others may plant names in the folder, and OSError."""
     walk = _Walk(path, folder, make)
     try:
         walk.run()
@@ -153,7 +159,9 @@ def _step(number: int, name: str) -> int:
 
 
 class _Walk:
-    """One component after the other, each by the descriptor of the one before. ``number``: where it is."""
+    """A walk along a path, one component at a time, each opened relative to the descriptor of the one before.
+
+    ``number``: the descriptor of the folder reached so far."""
 
     def __init__(self, path: str, folder: str, make: int | None) -> None:
         self._path, self._make = path, make
@@ -162,7 +170,7 @@ class _Walk:
         self._left = _parts(folder)
 
     def run(self) -> None:
-        """Go to the end. Raises UsageError, OSError."""
+        """Walk to the end of the path. Raises UsageError, OSError."""
         while self._left:
             name = self._left.pop()
             try:
@@ -198,7 +206,8 @@ class _Walk:
             os.close(link)
 
     def _check_link(self, name: str, status: os.stat_result) -> None:
-        """Raise for a link that others may have planted, as the kernel's fs.protected_symlinks does in /tmp."""
+        """Raise UsageError for a link that others may have planted, as the kernel's fs.protected_symlinks does in
+        /tmp."""
         self._links += 1
         if self._links > MAX_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -211,7 +220,8 @@ class _Walk:
 
     def _take(self, name: str, target: str, is_proc: bool) -> None:
         if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
-            # The kernel's own links, such as /proc/PID/root, lead where their text need not: into another tree.
+            # The kernel's own links, such as /proc/PID/root, need not lead where their text says: they enter another
+            # tree.
             self._is_foreign = True
             self._go(os.open(name, STEP, dir_fd=self.number))
             return
@@ -230,10 +240,10 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the components, the first one last."""
+    """Return the components of a path in reverse order."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 def folder_mode(mode: int) -> int:
-    """Return the mode of a folder for files of this mode: who may read these may look them up."""
+    """Return the mode of a folder for files of this mode: whoever may read the files may also list the folder."""
     return mode | (mode & 0o444) >> 2

@@ -1,4 +1,4 @@
-"""A file that is new: written under a random name, and renamed once it is whole or has its beginning."""
+"""New files, which are written under a random name and renamed when complete, or once their beginning is written."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gdbheap.files.special import duplicate, is_special, open_special, own_descr
 __all__ = ["NewFile", "check_writable", "replacing", "settle", "write_bytes", "write_text"]
 
 NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# Somebody may make a file of that name again and again, and remove it.
+# Another user may create and remove a file of that name again and again.
 ROUNDS = 100
 
 
 class NewFile:
-    """A file on its way to ``path``; ``descriptor``: it is written through that. Where ``path`` is one of our own
-    descriptors, a device or a pipe, that itself is written to.
+    """A file being written through ``descriptor``, which ``put`` then renames to ``path``.
 
-    Raises UsageError where it may not be written, OSError, ValueError."""
+    If ``path`` is one of our own descriptors, a device or a pipe, the data goes directly there. Raises UsageError if
+    ``path`` may not be written, OSError, ValueError."""
 
     def __init__(self, path: str, mode: int = PRIVATE) -> None:
         self.path = path
@@ -57,7 +57,7 @@ class NewFile:
         self.close()
 
     def put(self) -> None:
-        """Give it its name. Raises UsageError, OSError."""
+        """Sync the file and rename it to ``path``. Raises UsageError, OSError."""
         if self._folder is not None and self._beside:
             os.fsync(self.descriptor)
             _place(self.path, self._beside, self._folder.number, self._folder, self._name)
@@ -66,7 +66,7 @@ class NewFile:
             self._folder.sync()
 
     def close(self) -> None:
-        """Close it, and remove what has no name yet; harmless a second time."""
+        """Close the file, and remove it if ``put`` did not rename it. A second call does nothing."""
         number, self.descriptor = self.descriptor, -1
         if number >= 0:
             os.close(number)
@@ -78,7 +78,7 @@ class NewFile:
 
 
 def _held(path: str) -> tuple[HeldFolder, str]:
-    """Hold the folder of a file; the name in it. Raises UsageError, OSError, ValueError."""
+    """Hold the folder of a file; return it with the file's name in it. Raises UsageError, OSError, ValueError."""
     folder, name = os.path.split(path)
     if name in ("", ".", ".."):
         raise refused(path, "it is a folder" if path else "it has no name")
@@ -91,7 +91,8 @@ def _open_to_others(number: int, mode: int) -> None:
 
 
 def _checked(path: str, folder: HeldFolder, name: str) -> os.stat_result | None:
-    """Return what lies there. Raises UsageError where it is neither replaced nor written to."""
+    """Return the status of what ``name`` is now, None if absent. Raises UsageError if it may not be replaced or
+    written."""
     status = folder.status(name)
     reason = None if status is None else _why_not(folder, name, status)
     if reason:
@@ -116,7 +117,7 @@ def _why_not(folder: HeldFolder, name: str, status: os.stat_result) -> str | Non
 
 
 def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -> None:
-    """Rename it; where others may plant names, what comes in between is not replaced."""
+    """Rename the file to ``name``. In a shared folder, a file that appears meanwhile is never replaced."""
     for _ in range(ROUNDS):
         status = _checked(path, folder, name)
         if status is not None and is_special(status):
@@ -133,23 +134,23 @@ def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -
 
 
 def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
-    """Rename, but never over a file. Raises FileExistsError, OSError."""
+    """Rename the file, but never over another file. Raises FileExistsError, OSError."""
     if folder.take_new(source, beside, name):
         return
     try:
-        # If we are killed before the first name is gone, the file keeps both.
+        # If gdbheap is killed before the unlink below, the file keeps both names.
         os.link(beside, name, src_dir_fd=source, dst_dir_fd=folder.number, follow_symlinks=False)
     except FileExistsError:
         raise
     except OSError:
-        # Not every file system has hard links.
+        # Some file systems have no hard links.
         os.rename(beside, name, src_dir_fd=source, dst_dir_fd=folder.number)
         return
     os.unlink(beside, dir_fd=source)
 
 
 def check_writable(path: str) -> None:
-    """Check before something that takes time. Raises UsageError, NotPermitted where ``path`` cannot be written."""
+    """Check that ``path`` can be written, before work that takes long. Raises UsageError, NotPermitted if it cannot."""
     try:
         number = own_descriptor(path)
         if number is not None:
@@ -168,8 +169,9 @@ def check_writable(path: str) -> None:
 
 @contextmanager
 def replacing(path: str, mode: int = PRIVATE) -> Iterator[BinaryIO]:
-    """Give a stream to write to in this block, whose file then takes the place of ``path``. Raises UsageError where it
-    may not, and for an OSError or a ValueError of the block."""
+    """Yield a binary stream whose content replaces ``path`` when the block ends.
+
+    Raises UsageError if ``path`` may not be written, and in place of an OSError or ValueError of the block."""
     try:
         with NewFile(path, mode) as new:
             with open(new.descriptor, "wb", closefd=False) as stream:
@@ -180,8 +182,8 @@ def replacing(path: str, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
 
 def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> None:
-    """Move a file out of a folder that only we write to, with the rules of a new one. ``make``: folders on the way that
-    are missing are made. Raises UsageError."""
+    """Move a file out of a folder that only gdbheap writes to, under the rules for a new file. ``make``: create missing
+    folders on the way. Raises UsageError."""
     name = os.path.basename(path)
     try:
         number = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -200,11 +202,11 @@ def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> N
 
 
 def write_bytes(path: str, data: bytes, mode: int = PRIVATE) -> None:
-    """Write a file whole, or not at all. Raises UsageError where that is not possible."""
+    """Write a file completely or not at all. Raises UsageError if that is not possible."""
     with replacing(path, mode) as stream:
         stream.write(data)
 
 
 def write_text(path: str, text: str, mode: int = PRIVATE) -> None:
-    """Write a text whole, in UTF-8, or not at all. Raises UsageError where that is not possible."""
+    """Write a text in UTF-8, completely or not at all. Raises UsageError if that is not possible."""
     write_bytes(path, text.encode("utf-8"), mode)

@@ -1,4 +1,4 @@
-"""Folders: one that takes another's place as a whole, one that is made on the way, and private ones to work in."""
+"""Folders: replace a folder as a whole, create missing ones, and make private folders to work in."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
-    """Check before something that takes time. Raises UsageError where a folder cannot be put there: there is no room
-    for it, or something else than an older one with nothing but files that ``is_ours``."""
+    """Check that a folder can be written at ``path``, before work that takes long.
+
+    Raises UsageError if it cannot, or if ``path`` exists and is not a folder that holds only files for which
+    ``is_ours`` is true; NotPermitted if the folder above is not writable."""
     above, name = os.path.split(_named(path))
     try:
         with hold(path, above or ".") as parent:
@@ -44,7 +46,7 @@ def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
 
 
 def is_shared(folder: str) -> bool:
-    """Return whether others may plant names in a folder; also where that cannot be found out."""
+    """Return whether others may plant names in a folder; True if that cannot be determined."""
     try:
         with hold(folder, folder) as held:
             return held.is_shared
@@ -53,12 +55,13 @@ def is_shared(folder: str) -> bool:
 
 
 def _named(path: str) -> str:
-    """Return the same folder with a name of its own at its end."""
+    """Return a path to the same folder that ends in a name, not in "/", "." or ".."."""
     return path if os.path.basename(path) not in ("", ".", "..") else os.path.abspath(path)
 
 
 def _check(path: str, parent: HeldFolder, name: str, is_ours: Callable[[str], bool]) -> bool:
-    """Return whether an older folder is there. Raises UsageError where something is that is not replaced."""
+    """Return whether an older folder exists at ``name``. Raises UsageError if something is there that is not
+    replaced."""
     status = parent.status(name)
     if status is None:
         return False
@@ -82,8 +85,10 @@ def _entries(parent: HeldFolder, name: str) -> list[str]:
 
 @contextmanager
 def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIVATE) -> Iterator[str]:
-    """Make a new folder to write files into in this block, which then takes the place of ``path``, and of an older one
-    with nothing but files that ``is_ours``. Raises UsageError for an OSError or a ValueError of the block."""
+    """Yield a new folder to write files into, which replaces ``path`` when the block ends.
+
+    An older folder at ``path`` is replaced only if it holds nothing but files for which ``is_ours`` is true. Raises
+    UsageError, also in place of an OSError or ValueError of the block."""
     above, name = os.path.split(_named(path))
     beside, older = random_name(), random_name()
     try:
@@ -104,8 +109,8 @@ def replacing_folder(path: str, is_ours: Callable[[str], bool], mode: int = PRIV
 
 
 def _filled(parent: HeldFolder, made: HeldFolder) -> Iterator[str]:
-    """Give where to write: the new folder; elsewhere, where another user could put a folder of his in its place. SQLite
-    opens its files by their names."""
+    """Yield the path to write to: the new folder, or a temporary one if another user could swap the new folder for his
+    own, because SQLite opens its files by name. Files are copied from a temporary folder afterwards."""
     if not parent.is_swappable:
         yield f"/proc/self/fd/{made.number}"
         return
@@ -122,7 +127,7 @@ def _copy(source: str, folder: HeldFolder, name: str) -> None:
 
 
 def _settle(folder: HeldFolder, mode: int) -> None:
-    """Have the disk keep its files, with this mode."""
+    """Check that the folder holds only new regular files, set their mode, and sync them and the folder to disk."""
     for entry in os.listdir(f"/proc/self/fd/{folder.number}"):
         number = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.number)
         try:
@@ -141,7 +146,8 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    """Put the new folder into the place of an older one, which is removed afterwards under one of the other names."""
+    """Put the new folder in the place of an older one, if any. The older one then has the name ``beside`` or ``older``,
+    and the caller removes it."""
     is_there = _check(path, parent, name, is_ours)
     if is_there and parent.exchange(beside, name):
         return
@@ -151,8 +157,8 @@ def _exchange(
 
 
 def check_place(folder: str) -> None:
-    """Check a folder, which is there, before something that takes time. Raises UsageError where no files can be written
-    into it."""
+    """Check that files can be written into an existing folder, before work that takes long. Raises UsageError,
+    NotPermitted if they cannot."""
     try:
         with hold(folder, folder) as held:
             held.check_writable()
@@ -163,7 +169,7 @@ def check_place(folder: str) -> None:
 
 
 def make_folder(path: str, mode: int = PRIVATE) -> None:
-    """Make a folder, and those above it that are missing, for files of this mode. Raises UsageError."""
+    """Create a folder and the missing ones above it, for files of this mode. Raises UsageError."""
     try:
         hold(path, path, mode).close()
     except (OSError, ValueError) as error:
@@ -171,11 +177,13 @@ def make_folder(path: str, mode: int = PRIVATE) -> None:
 
 
 class PrivateFolder:
-    """A folder with files of ours, which nobody else may write to. ``inside``: its path for us, by its descriptor,
-    whatever becomes of its name."""
+    """A folder of gdbheap's own files, to which nobody else may write.
+
+    ``inside``: its path through the open descriptor, which stays valid when the folder is renamed."""
 
     def __init__(self, path: str, is_new: bool) -> None:
-        """``is_new``: it is made. Raises FileExistsError, FileNotFoundError, UsageError, OSError, ValueError."""
+        """Create the folder if ``is_new``, else open it. Raises FileExistsError, FileNotFoundError, UsageError,
+        OSError, ValueError."""
         above, self._name = os.path.split(path)
         self._parent = hold(path, above or ".")
         try:
@@ -193,19 +201,19 @@ class PrivateFolder:
             raise refused(path, "it is a folder that others may write to")
 
     def close(self) -> None:
-        """Let it go; its files stay."""
+        """Close the descriptors; the files stay."""
         self._held.close()
         self._parent.close()
 
     def remove(self, kept: Collection[str] = ()) -> None:
-        """Remove it and its files, as far as that is possible; it stays with files that are ``kept``."""
+        """Remove the folder and its files, as far as possible. It stays if files in it are ``kept``."""
         self._parent.remove(self._name, kept)
 
 
 @contextmanager
 def working_folder(path: str) -> Iterator[str]:
-    """Make a private folder inside ``path`` for this block; its files are gone afterwards, unless they were moved.
-    Raises UsageError where that is not possible."""
+    """Create a private folder inside ``path`` and yield its path. When the block ends, the folder and the files still
+    in it are removed. Raises UsageError if that is not possible."""
     try:
         folder = PrivateFolder(os.path.join(path, random_name()), True)
     except (OSError, ValueError) as error:
@@ -219,8 +227,10 @@ def working_folder(path: str) -> Iterator[str]:
 
 @contextmanager
 def temporary_folder() -> Iterator[str]:
-    """Make a private folder for files that are opened by name, where nobody else can put one of his in its place:
-    in TMPDIR, if that is such a folder. Raises OSError."""
+    """Create a private temporary folder for files that are opened by name, and yield its path.
+
+    It lies where nobody else can swap it for his own: in TMPDIR if that is safe, else in /tmp or /var/tmp. Raises
+    OSError."""
     with tempfile.TemporaryDirectory(prefix="gdbheap-", dir=_safe_place()) as folder:
         yield folder
 

@@ -1,5 +1,4 @@
-"""Files that are there already: one that lines are added to, one that somebody gave us to read, and one that a target
-names."""
+"""Existing files: one to append to, one that the user gave to read, and one that a target names."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ __all__ = [
     "regular_descriptor",
 ]
 
-# f_type of what is no storage (linux/magic.h): to read such a file asks the kernel, or a device, to do something.
+# f_type of file systems that are no storage (linux/magic.h): reading a file there makes the kernel or a device act.
 # autofs, binderfs, binfmt_misc, bpf, cgroup, configfs, debugfs, devpts, efivarfs, fusectl, mqueue, nfsd, proc, pstore,
 # resctrl, securityfs, selinuxfs, smackfs, sysfs, tracefs, usbdevfs, xenfs.
 KERNELS = frozenset({
@@ -41,13 +40,14 @@ KERNELS = frozenset({
 
 
 Hold = Callable[[str], HeldFile]
-"""Holds the file with a path by O_PATH. Raises OSError, ValueError."""
+"""Opens the file at a path with O_PATH. Raises OSError, ValueError."""
 
 
 def hold_file(path: str, follows: bool = True) -> HeldFile:
-    """Hold by O_PATH a file that somebody names who may name any, or that the kernel leads to; the descriptor is the
-    caller's to close. Without ``follows`` a link at the end is held itself. Raises OSError (TimeoutError where nobody
-    answers for it), ValueError."""
+    """Open a file with O_PATH and return it; the caller closes its descriptor.
+
+    The path may be any: it comes from the user, who may name any file, or from the kernel. Without ``follows`` a link
+    at its end is opened itself. Raises OSError (TimeoutError if the file system does not answer), ValueError."""
     try:
         return _native.hold_file(path, follows)
     except OSError as error:
@@ -55,8 +55,9 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 
 
 def find_file(path: str, follows: bool = True) -> HeldFile | None:
-    """Return what is at a path that somebody names who may name any; None where there is nothing, or nobody answers.
-    Its descriptor is closed. Without ``follows`` a link at the end is returned itself."""
+    """Return what is at a path, its descriptor closed; None if there is nothing, or the file system does not answer.
+
+    The path comes from the user, who may name any file. Without ``follows`` a link at its end is returned itself."""
     try:
         held = hold_file(path, follows)
     except (OSError, ValueError):
@@ -66,19 +67,19 @@ def find_file(path: str, follows: bool = True) -> HeldFile | None:
 
 
 def is_file(path: str) -> bool:
-    """Return whether such a path leads to a regular file."""
+    """Return whether a path leads to a regular file."""
     found = find_file(path)
     return found is not None and stat.S_ISREG(found.mode)
 
 
 def is_folder(path: str) -> bool:
-    """Return whether such a path leads to a folder."""
+    """Return whether a path leads to a folder."""
     found = find_file(path)
     return found is not None and stat.S_ISDIR(found.mode)
 
 
 def _said(error: OSError, path: str) -> OSError:
-    """Return the error in the words of the system."""
+    """Return the same error with the system's text for its errno."""
     if error.errno is None or "\0" in path:
         return OSError(errno.EINVAL, "it is no path", path)
     reason = "nobody answers for it" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
@@ -86,8 +87,10 @@ def _said(error: OSError, path: str) -> OSError:
 
 
 def open_to_append(path: str, make: bool = False) -> int:
-    """Return a descriptor that reads and writes a file of ours, at its beginning; without ``make`` it must be there.
-    Raises UsageError for one that is a link, no regular file, another's, or has two names; OSError, ValueError."""
+    """Open one of gdbheap's own files and return a descriptor that reads and writes, at the file's beginning.
+
+    Without ``make`` the file must exist. Raises UsageError if it is a link, not a regular file, another user's, or has
+    a second hard link; OSError, ValueError."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     folder, name = os.path.split(path)
     with hold(path, folder or ".") as held:
@@ -111,21 +114,24 @@ def _why_not(status: os.stat_result) -> str | None:
 
 
 def open_to_read(path: str) -> BinaryIO:
-    """Open a regular file, or a pipe that we were started with (``<(…)`` of a shell). A pipe by name would wait for a
-    writer: it is refused, as devices, folders and files of the kernel's own are. Raises UsageError, OSError,
-    ValueError."""
+    """Open a regular file, or a pipe that gdbheap was started with (``<(…)`` of a shell).
+
+    A named pipe is refused, because opening it would wait for a writer; so are devices, folders and files of the
+    kernel's file systems. Raises UsageError, OSError, ValueError."""
     return _checked(hold_file(path).descriptor, path)
 
 
 def open_inside(folder: int, name: str, path: str) -> BinaryIO:
-    """Open a regular file of an open folder, which is ``path`` in messages; no link is followed. Raises UsageError,
-    OSError, ValueError."""
+    """Open the regular file ``name`` in an open folder, without following links. ``path``: its name in messages. Raises
+    UsageError, OSError, ValueError."""
     return _checked(hold_file(_place(folder, name), False).descriptor, path)
 
 
 def open_folder(path: str, above: int | None = None) -> int:
-    """Return a descriptor that lists a folder; ``path``: its name in the open folder ``above``, where it is no link, if
-    that is given. Raises OSError (TimeoutError where nobody answers for it), ValueError."""
+    """Open a folder and return a descriptor that can list it.
+
+    If ``above`` is given, ``path`` is a name in that open folder, and must not be a link. Raises OSError (TimeoutError
+    if the file system does not answer), ValueError."""
     held = hold_file(path) if above is None else hold_file(_place(above, path), False)
     if not stat.S_ISDIR(held.mode):
         os.close(held.descriptor)
@@ -138,7 +144,8 @@ def _place(folder: int, name: str) -> str:
 
 
 def _checked(held: int, path: str) -> BinaryIO:
-    """Open what is held by O_PATH, and close that. Raises UsageError for what may not be opened."""
+    """Open for reading the file held by the O_PATH descriptor ``held``, and close that. Raises UsageError for a file
+    that may not be opened."""
     try:
         mode = os.fstat(held).st_mode
         if not stat.S_ISREG(mode) and not (stat.S_ISFIFO(mode) and own_descriptor(path) is not None):
@@ -154,17 +161,20 @@ def _checked(held: int, path: str) -> BinaryIO:
 
 
 def open_regular(path: str, may_be_empty: bool = False, hold: Hold = hold_file) -> BinaryIO:
-    """Open a regular file, as ``regular_descriptor``. Raises OSError, ValueError."""
+    """Open a regular file for reading, with the checks of ``regular_descriptor``. Raises OSError, ValueError."""
     return open(regular_descriptor(path, may_be_empty, hold), "rb")
 
 
 def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_file) -> int:
-    """Return a descriptor that reads a regular file. Raises OSError (TimeoutError where nobody answers for it),
-    ValueError; nothing else is opened, because to open a device does something, and a pipe's writer goes on once it is
-    opened. The kernel's own files have no size (/proc/kmsg), or are on a file system of its own (sysfs), and to read
-    them may do something: they are refused unless it ``may_be_empty``.
+    """Open a regular file and return a descriptor that reads it.
 
-    ``hold``: how a path is looked up. One that a target names goes through ``FileSystems.open`` (gdbheap.host)."""
+    Anything else is refused: opening a device has effects, and a pipe's writer continues once it is opened. Files of
+    the kernel are refused too, because reading them may have effects: those of size 0 (/proc/kmsg) and those of its own
+    file systems (sysfs). ``may_be_empty`` allows both. Raises OSError (TimeoutError if the file system does not
+    answer), ValueError.
+
+    ``hold``: opens a path with O_PATH. A path that a target names must go through ``FileSystems.open``
+    (gdbheap.host)."""
     held = hold(path)
     try:
         if stat.S_ISDIR(held.mode):
@@ -180,12 +190,12 @@ def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_
 
 
 def _reopened(held: int, path: str) -> int:
-    """Return a descriptor that reads the very file that is held by O_PATH, whatever ``path`` has become since; close
-    the other."""
+    """Open for reading exactly the file held by the O_PATH descriptor ``held``, even if ``path`` now names another, and
+    close ``held``."""
     try:
         return _native.reopen_file(held)
     except BlockingIOError:
-        # EAGAIN would be told as a lack of threads.
+        # EAGAIN would be reported as a lack of threads.
         raise OSError(errno.EBUSY, "another process has a lease on it", path) from None
     except OSError as error:
         raise _said(error, path) from None

@@ -1,4 +1,4 @@
-"""Reasons for which a file is not written, as one line."""
+"""Error messages of one line for files that are not written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gdbheap.errors import GdbheapError, NotPermitted, UsageError, one_line
 __all__ = ["PRIVATE", "name_of_user", "no_place", "not_written", "refused"]
 
 PRIVATE = 0o600
-"""The mode of every file for which nobody asked for another one."""
+"""The default mode of every file that gdbheap writes."""
 
 
 def refused(path: str, reason: str) -> UsageError:
@@ -25,7 +25,7 @@ def not_written(path: str, error: OSError | ValueError) -> UsageError:
 
 
 def no_place(path: str, folder: str, error: OSError) -> GdbheapError:
-    """Return the error for a file whose folder is not there, is none, or may not be written to."""
+    """Return the error for a file whose folder is missing, is not a folder, or is not writable."""
     folder = one_line(folder or ".")
     if error.errno == errno.EROFS:
         return NotPermitted(f"{one_line(path)} cannot be written: the file system of {folder} is read-only")
@@ -37,8 +37,8 @@ def no_place(path: str, folder: str, error: OSError) -> GdbheapError:
 
 
 def name_of_user(uid: int) -> str:
-    """Return the name of a user; "uid 1234" for one without a name."""
-    # Imported where it is needed: few starts refuse something.
+    """Return the name of a user, or "uid 1234" if the account has no name."""
+    # Imported on use: few runs refuse a file.
     import pwd
 
     try:

@@ -1,4 +1,4 @@
-"""Destinations that are no files: our own descriptors, devices and pipes."""
+"""Destinations that are not regular files: our own descriptors, devices and pipes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ WAIT_SECONDS = 0.05
 
 
 def own_descriptor(path: str) -> int | None:
-    """Return the descriptor of ours that a path such as /dev/stdout or /dev/fd/3 means; None for another path."""
+    """Return the descriptor of this process that a path such as /dev/stdout or /dev/fd/3 means; None for other
+    paths."""
     try:
         found = DESCRIPTOR.fullmatch(os.path.abspath(path))
     except OSError:
-        # The current folder is gone.
+        # The current folder was removed.
         return None
     if found is None:
         return None
@@ -34,7 +35,7 @@ def own_descriptor(path: str) -> int | None:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a path means one of our own descriptors, a device or a pipe: nothing is kept there."""
+    """Return whether a path means one of our own descriptors, a device or a pipe, where no file is stored."""
     try:
         if own_descriptor(path) is not None:
             return True
@@ -46,15 +47,15 @@ def is_stream(path: str) -> bool:
 
 
 def duplicate(path: str, number: int) -> int:
-    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for another one, OSError."""
-    # Our own are closed when a program is executed; those that we were given are not.
+    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for any other, OSError."""
+    # Descriptors that gdbheap opens are close-on-exec; those that it was started with are not.
     if number >= len(STANDARD) and not os.get_inheritable(number):
         raise refused(path, f"gdbheap was not started with a descriptor {number}")
     return os.dup(number)
 
 
 def is_special(status: os.stat_result) -> bool:
-    """Return whether it is a device, a pipe or a socket: written to where it is, and never replaced."""
+    """Return whether a file is a device, a pipe or a socket, which is written in place and never replaced."""
     return _is_special(status.st_mode)
 
 
@@ -63,7 +64,7 @@ def _is_special(mode: int) -> bool:
 
 
 def why_not_special(status: os.stat_result) -> str | None:
-    """Return the reason for which it is not written to; None where there is none."""
+    """Return why a special file is not written to; None if it may be."""
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == NOWHERE:
         return None
     if not stat.S_ISCHR(status.st_mode) and not stat.S_ISFIFO(status.st_mode):
@@ -75,7 +76,7 @@ def why_not_special(status: os.stat_result) -> str | None:
 
 
 def _terminal_owner(status: os.stat_result) -> int | None:
-    """Return the owner of our own terminal, where it is that one: sudo leaves it to the user."""
+    """Return the owner of the file if it is our own terminal, which sudo leaves to the user; else None."""
     for number in range(len(STANDARD)):
         try:
             own = os.fstat(number)
@@ -87,7 +88,8 @@ def _terminal_owner(status: os.stat_result) -> int | None:
 
 
 def open_special(path: str, folder: HeldFolder, name: str, status: os.stat_result) -> int:
-    """Open a device or a pipe to write to; a pipe waits for a reader, and hears Ctrl-C. Raises UsageError, OSError."""
+    """Open a device or a pipe for writing. For a pipe it waits until there is a reader; Ctrl-C interrupts that. Raises
+    UsageError, OSError."""
     number = _opened(folder, name)
     try:
         found = os.fstat(number)
@@ -107,7 +109,7 @@ def _opened(folder: HeldFolder, name: str) -> int:
             return os.open(name, flags, dir_fd=folder.number)
         except OSError as error:
             status = folder.status(name)
-            # A terminal that nobody has fails in the same way, and never comes.
+            # A terminal without a device fails with ENXIO too, but waiting does not help there.
             is_pipe = status is not None and stat.S_ISFIFO(status.st_mode) and not why_not_special(status)
             if error.errno != errno.ENXIO or not is_pipe:
                 raise

@@ -1,5 +1,7 @@
-"""What could be given back or avoided, a folder for each finding of docs/findings.md: ``rule.py`` gives a record, and
-``words.py`` its text and its advice, which only the report imports."""
+"""Findings: memory that could be returned or avoided, with a folder for each finding of docs/findings.md.
+
+``rule.py`` makes a record. ``words.py`` makes its text and its advice; only the report imports that.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """Return what all rules find, the largest first; no byte is in two findings. A rule is left out where its evidence
-    cannot be read."""
+    """Return what all rules find, the largest first; no byte is in two findings.
+
+    A rule whose evidence cannot be read is skipped.
+    """
     found: list[Finding | Claim] = []
     for rule in RULES:
         with suppress(GdbheapError, _native.Fault, MemoryError):

@@ -1,4 +1,4 @@
-"""A finding, and what all rules look at."""
+"""The record of a finding, and the evidence that all rules read."""
 
 from __future__ import annotations
 
@@ -36,48 +36,50 @@ from gdbheap.targets.environment import executed_file
 from gdbheap.targets.ranges import Ranges, holds, subtract
 from gdbheap.text import Sentence
 
-# The graph is drawn for at most this many blocks, more where a finding is likely: a quarter of a second, or half.
+# The graph is built for at most this many blocks, or more if a finding is likely: a quarter of a second, or half.
 MAX_GRAPH_BLOCKS, MAX_LIKELY_GRAPH_BLOCKS = 250_000, 2_000_000
 MIN_FINDING_BYTES, MIN_PERCENT_OF_RSS = 4 << 20, 5
-# By what factor a sample of Python's objects may be too low.
+# A sample of Python's objects may be too low by this factor.
 SAMPLE_CAUTION = 2
-# Nobody copies a longer line.
+# Commands with longer lines are not shown, as nobody would copy them.
 MAX_LINE = 1000
-# What stands for words that are not ours to run.
+# Stands for a command line that gdbheap may not run with its own rights.
 ANY_COMMAND = "COMMAND"
 UNLISTED = {"unlisted": True}
-"""The metadata of an integer that only the words need, and that JSON's figures do not have."""
+"""The metadata of an integer that only the text needs; it is not among the JSON figures."""
 
 
 class Figures:
-    """What one rule found: all numbers and names that its words (``findings/``) are made of. A frozen dataclass
-    for each rule. Its integers, but for those that are UNLISTED, are the ``figures`` of JSON.
+    """The numbers and names that one rule found, from which its text (``findings/``) is made.
 
-    ``ids``: of the findings that it belongs to, which may end in ``*``."""
+    Each rule has its own frozen dataclass. Integers without UNLISTED are the ``figures`` of JSON. ``ids``: the ids of
+    the findings that have these figures; an id may end in ``*``.
+    """
 
     ids: ClassVar[tuple[str, ...]]
 
     @property
     def conditional(self) -> bool:
-        """Whether the finding is right only if a guess is right."""
+        """Whether the finding rests on a guess."""
         return False
 
     @property
     def listed(self) -> dict[str, int]:
-        """The ``figures`` of JSON; without those that are not known."""
+        """The ``figures`` of JSON, without unknown ones."""
         names = (each.name for each in fields(self) if not each.metadata)  # type: ignore[arg-type]  # a dataclass
         return {name: value for name in names if type(value := getattr(self, name)) is int}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something worth knowing: the bytes that the advice would free, and the figures that it rests on. Its text and its
-    advice are made in ``findings/`` (``FindingKeys`` has them).
+    """Memory that advice could free, with the figures behind the advice.
 
-    ``figures``: a dict in a finding that was read from a JSON document, which does not have all that the words need.
-    ``also_within``: the ids of more findings as ``within`` is one. ``shared``: (id, bytes) of more specific
-    findings, which have these bytes in place of this one. ``alternatives``: findings that are not listed because
-    this one has their bytes, and whose remedies are worth naming beside its own advice."""
+    ``bytes``: what the advice would free. The text and the advice are made in ``findings/`` (see ``FindingKeys``).
+    ``figures`` is a dict in a finding read from JSON that lacks figures for its text. ``within``, ``also_within``: ids
+    of findings in whose bytes some of these may lie. ``shared``: (id, bytes) of more specific findings that have these
+    bytes instead. ``alternatives``: findings that are not listed because this one has their bytes, but whose remedies
+    are named next to its own.
+    """
 
     id: str
     bytes: int
@@ -92,7 +94,7 @@ class Finding:
 
     @staticmethod
     def hints_for(content: Mapping[str, Any]) -> dict[str, Any]:
-        """The type of ``figures``, by the id: for ``records.from_json``."""
+        """Return the type of ``figures`` for the id, for ``records.from_json``."""
         name = str(content.get("id"))
         kinds = [kind for kind in Figures.__subclasses__() if any(fnmatchcase(name, each) for each in kind.ids)]
         return {"figures": Union[(*kinds, dict[str, int])]}
@@ -104,15 +106,17 @@ class Finding:
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """Ascending: the largest first, of equal ones those that are certain; what may not be so at all comes last."""
+        """A sort key: the largest first, certain before doubtful ones of equal size, and conditional ones last."""
         conditional = isinstance(self.figures, Figures) and self.figures.conditional
         return conditional, -self.bytes, self.doubtful
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A finding and the memory that it is about, computed when another one may be about the same. ``has_remedy``:
-    whether its advice is worth naming beside that of a more specific finding about the same bytes."""
+    """A finding with a function that returns its memory, called only if another finding may be about the same.
+
+    ``has_remedy``: its advice is worth naming next to that of a more specific finding about the same bytes.
+    """
 
     finding: Finding
     memory: Callable[[], Ranges]
@@ -120,8 +124,11 @@ class Claim:
 
 
 class Evidence:
-    """What the rules look at: the target, and each owner's pages (see ``partition``). ``detail``: whether it may take
-    longer; ``follows``: whether references are followed after the rules, which takes what blocks of C code are too."""
+    """What the rules read: the target, and each owner's pages (see ``partition``).
+
+    ``detail``: rules may take longer. ``follows``: references are followed after the rules anyway, which also needs the
+    contents of C blocks.
+    """
 
     def __init__(self, heap: Heap, sums: Sums, detail: bool = False, follows: bool = False) -> None:
         self.heap = heap
@@ -130,29 +137,28 @@ class Evidence:
         self.follows = follows
 
     def resident(self, owner: LineId) -> int:
-        """The resident bytes of an owner and all below it."""
+        """Return the resident bytes of an owner and of all lines below it."""
         return total(self.sums, owner).resident
 
     @property
     def rss(self) -> int:
-        """Return RSS without what was given back by MADV_FREE, which the kernel takes when it needs it; 0 where RSS is
-        not known."""
+        """RSS without memory freed by MADV_FREE, which the kernel takes when it needs it; 0 if RSS is unknown."""
         rss = self.heap.target.rss
         return max(0, (rss.bytes or 0) - (rss.lazy or 0))
 
     @property
     def in_use(self) -> int:
-        """Return the bytes of all blocks in use, of every allocator that is walked."""
+        """The bytes of all blocks in use, of every allocator that is walked."""
         return sum(total(self.sums, owner).virtual for owner in self.of(State.USED))
 
     @cached_property
     def parent(self) -> int | None:
-        """The process that the target was forked from, as far as it runs still."""
+        """The process from which the target was forked; None if it has ended or is unknown."""
         return forked_from(self.heap.target)
 
     @cached_property
     def other_ranges(self) -> dict[LineId, Ranges]:
-        """Return where what no allocator handed out lies, ascending, by the line of the ledger that has it."""
+        """The ranges of memory outside the allocators' blocks, ascending, by their ledger line."""
         found: defaultdict[LineId, Ranges] = defaultdict(list)
         for start, end, owner in other_pieces(self.heap):
             found[owner].append((start, end))
@@ -161,22 +167,24 @@ class Evidence:
         return found
 
     def worth(self, size: int) -> bool:
-        """Whether that many bytes are worth a finding: at least 4 MiB, and a twentieth of RSS where that is known."""
+        """Return whether ``size`` bytes deserve a finding: at least 4 MiB and, if RSS is known, 5 % of it."""
         return size >= MIN_FINDING_BYTES and 100 * size >= MIN_PERCENT_OF_RSS * self.rss
 
     def lazily_freed(self, start: int, end: int) -> int:
-        """Return at most how many of the resident bytes in [start, end) were given back by MADV_FREE."""
+        """Return the largest number of resident bytes in [start, end) that MADV_FREE may have freed."""
         parts = (size for first, last, size in self.heap.target.lazily_freed if first < end and start < last)
         return min(self.resident_of([(start, end)]), sum(parts))
 
     def server(self, *ids: str) -> str:
-        """Return the id of the first of the runtimes with these ids that the program is; "" where it is none."""
+        """Return the id of the first detected runtime among ``ids``; "" if there is none."""
         return next((runtime.kind.id for runtime in self.heap.runtimes if runtime.kind.id in ids), "")
 
     def measuring(self) -> list[str]:
-        """Return the commands that measure what other settings and allocators would give, of a process that can be
-        started again as it was. Its own words are named only if it may do all that we may: a line to paste would run
-        another user's words, or those of a container, with our rights."""
+        """Return commands that measure other settings and allocators, for a process that can be started again.
+
+        The program's own command line is named only if the process may do all that gdbheap may. A pasted line would
+        otherwise run another user's or a container's command with gdbheap's rights.
+        """
         target = self.heap.target
         if target.remote or target.kind != "process" or not self.heap.disclosure.contents:
             return []
@@ -187,14 +195,17 @@ class Evidence:
 
     @cached_property
     def unused_arenas(self) -> set[int]:
-        """Return the numbers of glibc's arenas that no thread uses any more; none where it does not count threads."""
+        """The numbers of glibc's arenas that no thread uses any more; empty if glibc does not count threads."""
         arenas = self.glibc.malloc.arenas if self.glibc else []
         counts = [index for index, arena in enumerate(arenas) if index and arena.layout["attached_threads"] is not None]
         return {index for index in counts if not arenas[index].attached_threads}
 
     def line(self, noun: str, *options: str, calls: bool = False) -> list[str]:
-        """A gdbheap command about this target, as a line to paste; no line if the process runs on another machine, or
-        if the command ``calls`` into a process and there is only a core."""
+        """Return a gdbheap command about this target, as a line to paste.
+
+        Empty if the process runs on another machine, or if the command ``calls`` into a process and the target is a
+        core.
+        """
         target = self.heap.target
         lines = [] if calls and target.kind != "process" else target.command_lines(noun, *options)
         return [Sentence(line) for line in lines]
@@ -205,12 +216,12 @@ class Evidence:
         return ledger_lines(self.heap.allocators)
 
     def of(self, *states: State) -> list[LineId]:
-        """The ids of the lines whose bytes are in one of these states."""
+        """Return the ids of the lines whose bytes are in one of these states."""
         return [line.id for line in self.lines if line.state in states]
 
     @cached_property
     def glibc(self) -> GlibcAllocator | None:
-        """glibc's malloc after its walk; None where there is none."""
+        """glibc's malloc after its walk; None without it."""
         try:
             found = self.heap.allocator(GlibcAllocator)
             found.require_walk()
@@ -220,13 +231,15 @@ class Evidence:
 
     @property
     def trim(self) -> Trim | None:
-        """What malloc_trim(0) would give back; None without glibc, or where residency is not known."""
+        """What malloc_trim(0) would return; None without glibc, or if residency is unknown."""
         return None if self.glibc is None else self.glibc.trim
 
     @cached_property
     def objects(self) -> Objects | None:
-        """Python's objects; None without them, if all of their blocks together are not worth a finding, and if reading
-        a sample of them takes long."""
+        """Python's objects; None without them.
+
+        Also None if all blocks together do not deserve a finding, or if reading a sample takes long.
+        """
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail:
             return None
@@ -236,13 +249,15 @@ class Evidence:
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """What a sample says of Python's objects; empty without them."""
+        """Estimates of Python's objects from a sample; empty without them."""
         return self.objects.estimate() if self.objects is not None else []
 
     @cached_property
     def _graph(self) -> _native.Graph | None:
-        """The graph of references; None without one, or if it would take longer than all the rest, unless it is drawn
-        after the rules in any case."""
+        """The graph of references; None without one.
+
+        Also None if it would take longer than all the rest, unless it is built after the rules anyway.
+        """
         heap = self.heap
         if heap.target.refusal is not None or heap.target.remote and not self.detail or not self.worth(self.in_use):
             return None
@@ -251,28 +266,26 @@ class Evidence:
         return or_none(lambda: heap.references.graph) if is_likely else None
 
     def graph_of(self, most: int) -> References | None:
-        """The graph of Python's objects if there are at most ``most`` blocks; None if there are more, or there is no
-        graph."""
+        """Return the graph of Python's objects; None for more than ``most`` blocks or without a graph."""
         if self.objects is None or self.heap.used_blocks > most:
             return None
         return or_none(lambda: self.heap.python.references)
 
     @cached_property
     def unreachable(self) -> _native.Unreachable | None:
-        """The unreachable blocks, with an address of each kind; None without a graph, and where references are
-        unread."""
+        """The unreachable blocks, with one address of each kind; None without a complete graph."""
         graph = self._graph
         return None if graph is None or graph.is_cut else graph.unreachable(1, collector_facts(self.heap))
 
     def is_beside_malloc(self, addresses: Iterable[int]) -> bool:
-        """Return whether pymalloc handed out one of the blocks at these addresses, without a call of malloc for it."""
+        """Return whether pymalloc handed out one of the blocks at these addresses without calling malloc for it."""
         found = self.heap.find_allocator(PymallocAllocator)
         ranges = [] if found is None else found.ranges()
         return any(holds(ranges, address) for address in addresses)
 
     @cached_property
     def absent_unreached(self) -> int:
-        """How many bytes of the blocks that nothing reaches are not resident: they are worth no finding."""
+        """The bytes of unreachable blocks that are not resident; they deserve no finding."""
         graph, heap = self._graph, self.heap
         if graph is None:
             return 0
@@ -282,14 +295,17 @@ class Evidence:
         return sum(block.bytes for (block, _number), phase in zip(known, phases) if phase == NOT_REACHED)
 
     def largest_blocks(self, least: int, most: int) -> list[tuple[int, int]]:
-        """(address, size) of the ``most`` largest blocks in use of ``least`` bytes or more, whoever handed them out."""
+        """Return (address, size) of the ``most`` largest blocks in use of at least ``least`` bytes, of any
+        allocator."""
         found = chain.from_iterable(allocator.largest_used(least, most) for allocator in self.heap.allocators)
         return sorted(found, key=lambda row: -row[1])[:most]
 
     @cached_property
     def large_holes(self) -> list[tuple[int, int]]:
-        """[start, end) of holes of 128 KiB or more, where ``mmap_threshold`` is above glibc's default; an empty list
-        where it is not, or residency is not known."""
+        """[start, end) of holes of 128 KiB or more, if ``mmap_threshold`` is above glibc's default.
+
+        Empty if it is not, or residency is unknown.
+        """
         pages, glibc = self.heap.target.pages, self.glibc
         par = glibc.malloc.par if glibc is not None else None
         if glibc is None or par is None or pages is None or par.hp_pagesize or par.mmap_threshold <= DEFAULT_THRESHOLD:
@@ -297,23 +313,23 @@ class Evidence:
         return [(hole.start, hole.end) for hole in glibc.holes(DEFAULT_THRESHOLD)]
 
     def released(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """Bytes of the whole resident pages in those ranges; 0 where residency is not known."""
+        """Return the bytes of whole resident pages in these ranges; 0 if residency is unknown."""
         pages = self.heap.target.pages
         return 0 if pages is None else sum(pages.released(start, end).resident for start, end in ranges)
 
     def resident_of(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """Resident bytes in those ranges; 0 where residency is not known."""
+        """Return the resident bytes in these ranges; 0 if residency is unknown."""
         pages = self.heap.target.pages
         return 0 if pages is None else sum(pages.count(start, end).resident for start, end in ranges)
 
     def tops(self, main: bool) -> Ranges:
-        """The top chunks of the ``main`` arena, or those of all others."""
+        """Return the ranges of the top chunks: of the ``main`` arena, or of all others."""
         glibc = self.glibc.malloc if self.glibc else None
         rows = [row for row in glibc.stretches if row.top and (row.arena == 0) == main] if glibc else []
         return sorted((glibc.arenas[row.arena].top, row.end) for row in rows) if glibc else []
 
     def between_tops(self) -> Ranges:
-        """glibc's arenas without their top chunks."""
+        """Return the ranges of glibc's arenas without their top chunks."""
         whole = sorted((row.start, row.end) for row in self.glibc.malloc.stretches) if self.glibc else []
         return subtract(whole, sorted(self.tops(True) + self.tops(False)))
 
@@ -325,13 +341,15 @@ class Evidence:
 
     @cached_property
     def kept(self) -> Ranges:
-        """Ranges that the kernel takes nothing back from."""
+        """The ranges from which the kernel cannot take pages back."""
         return self.heap.target.kept
 
 
 def _where(proc: str | None, words: Sequence[str]) -> str:
-    """Return a comment that names the folder in which a process of this machine runs, where one of the words is a file
-    there and not here."""
+    """Return a comment that names the process's working folder; "" if it does not matter.
+
+    It matters for a process on this machine if one of the words is a file in that folder and not in the current one.
+    """
     with suppress(OSError):
         folder = os.readlink(f"{PROC}/{proc}/cwd")
         systems = FileSystems()

@@ -1,4 +1,4 @@
-"""Whose memory a finding is about, where modules bring an allocator each."""
+"""Name the modules whose memory a finding is about, if several modules bring an allocator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.allocators.allocator import Allocator
 
 
 def largest_first(allocator: Allocator, counted: Iterable[tuple[tuple[int, int], int]]) -> list[str]:
-    """The modules whose allocators have the ranges, by the bytes that are given with each."""
+    """Return the modules whose allocators own the ranges, those with the most of the given bytes first."""
     sums: Counter[str] = Counter()
     for (start, _end), size in counted:
         owner = allocator.owner_at(start) if size else None

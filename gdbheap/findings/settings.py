@@ -1,4 +1,4 @@
-"""Settings that advice names, as lines to paste: a shell's, systemd's, Docker's, Kubernetes'."""
+"""Settings that advice names, as lines to paste for a shell, systemd, Docker and Kubernetes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 
 
 def lines_to_paste(environment: dict[str, str]) -> list[str]:
-    """How each setting is written in a shell, a systemd unit, for ``docker run`` and below a container's ``env:``."""
+    """Return each setting as a line for a shell, a systemd unit, ``docker run`` and a container's ``env:``."""
     return [Sentence(line) for name, value in environment.items() for line in _lines(name, value)]
 
 
@@ -24,5 +24,5 @@ def _lines(name: str, value: str) -> list[str]:
 
 
 def shell_line(name: str, value: str) -> str:
-    """What a shell is told before it starts the program."""
+    """Return the shell command that sets a variable before the program starts."""
     return f"export {name}={value}"

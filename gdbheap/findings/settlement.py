@@ -1,4 +1,4 @@
-"""No byte counts in two findings: of two that are about the same memory the more specific one has it."""
+"""Make sure that no byte counts in two findings: the more specific finding about the same memory gets it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from gdbheap.findings.holder.rule import is_room_of
 from gdbheap.findings.settings import lines_to_paste
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
-# The most specific first: those that say why the memory is there before those that only say that it is. A finding that
-# is not named here comes last.
+# The most specific first: findings that say why memory is there come before those that only say that it is there. A
+# finding that is not named here comes last.
 ORDER = (
     "huge-pages", "sparse-huge-pages", "growing-buffers", "large-chunks", "main-top", "thread-tops", "free-chunks",
     "pymalloc-arenas", "mimalloc-empty", "jemalloc-unused", "tcmalloc-unused", "musl-mappings", "cached-",
     "fragmented-", "jemalloc-arenas", "runtime-", "other-held", "other-allocator", "stacks", "mapped-memory",
     "shared-memory", "mapped-files",
 )  # fmt: skip
-# What a container keeps may have room of its own, and so may what nobody reaches; objects and buffers of each kind may
-# be among the few blocks that keep pages and arenas. malloc_trim(0) does not give these pages back, so that no other
-# finding counts them.
+# A container's contents and unreachable objects may have unused room themselves. Objects and buffers of each kind may
+# be among the few blocks that pin pages and arenas. malloc_trim(0) does not return these pages, so no other finding
+# counts them.
 PINNED = ("pymalloc-arenas", "musl-mappings", "pinned-pages")
 CYCLES = ("cycles", "uncollectable-cycles")
-# What somebody holds may be what one variable has of it.
+# The memory of these findings may belong to one variable.
 HOLDER = "holder"
 MAY_LIE_IN = {
     "slack": (HOLDER, "leak-like", *CYCLES, *PINNED), "free-lists": PINNED, "cycles": PINNED,
@@ -37,15 +37,18 @@ MAY_LIE_IN = {
     **dict.fromkeys(("other-held", "mapped-memory", "shared-memory", "mapped-files", "postgresql-context"), (HOLDER,)),
     "stacks": (HOLDER,),
 }  # fmt: skip
-# A gain of so small a part of a holder's bytes is worth more than to know the holder.
+# A certain gain of at least 1/MIN_GAIN of a holder's bytes is worth more than knowing the holder.
 MIN_GAIN = 4
-# These say when bytes came, or by whom else they are counted, whatever other findings say of them.
+# These findings say when bytes came, or which other process counts them, so they may overlap all others.
 OF_ALL = ("growing", "after-fork")
 
 
 class _Settled:
-    """A finding that stays. ``memory``: where its bytes may be; ``own``: where they are taken to be, without what
-    belongs to one ``before`` it."""
+    """A finding that stays in the list.
+
+    ``memory``: where its bytes may be. ``own``: where they are assumed to be, without memory of the findings ``before``
+    it.
+    """
 
     def __init__(self, evidence: Evidence, claim: Claim, before: list[_Settled]) -> None:
         self.finding = claim.finding
@@ -62,8 +65,10 @@ class _Settled:
 
 
 def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding]:
-    """The findings without the bytes of more specific ones. One that has too little left goes, and becomes an
-    alternative of the one that has its bytes. The largest first."""
+    """Return the findings without the bytes of more specific ones, the largest first.
+
+    A finding with too little left is dropped and becomes an alternative of the one that has its bytes.
+    """
     kept: list[_Settled] = []
     for each in sorted(found, key=_rank):
         claim = each if isinstance(each, Claim) else Claim(each, list)
@@ -73,8 +78,10 @@ def settle(evidence: Evidence, found: Iterable[Finding | Claim]) -> list[Finding
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by their rank; one that says for certain what could be gained of a holder's bytes, a quarter
-    of them or more, before the one that only says who has these."""
+    """Return the findings by rank, but with certain gains before the holder whose bytes they are in.
+
+    That applies to gains of at least a quarter of the holder's bytes.
+    """
     rows = sorted(findings, key=lambda finding: finding.rank)
     found: list[Finding] = []
     for place, row in enumerate(rows):
@@ -89,8 +96,10 @@ def _gains_of(finding: Finding, holder: Finding) -> bool:
 
 
 def placed(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings in their order, each with those in whose bytes some of its own may lie; of two that are about
-    the same memory only the one that says so."""
+    """Return the findings in their order, each with the ids of those in whose bytes some of its own may lie.
+
+    Of two findings about the same memory, only the holder's names the other.
+    """
     names = [finding.id for finding in findings]
     same = next((_same(finding) for finding in findings if finding.id == HOLDER), None)
     found = [
@@ -105,7 +114,7 @@ def placed(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _same(finding: Finding) -> str | None:
-    """Return the id of the more specific finding that a holder's one is about."""
+    """Return the id of the more specific finding about the same memory as a holder's finding."""
     found: str | None = getattr(finding.figures, "same", None)
     return found
 
@@ -146,7 +155,7 @@ def _resident(evidence: Evidence, ranges: Ranges) -> int:
 
 
 def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
-    """The first of the ranges that have that many resident bytes together."""
+    """Return the first of the ranges that together have ``size`` resident bytes."""
     found: Ranges = []
     for start, end in ranges:
         there = _resident(evidence, [(start, end)])
@@ -158,7 +167,7 @@ def _first(evidence: Evidence, ranges: Ranges, size: int) -> Ranges:
 
 
 def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
-    """Where that many resident bytes end, to the page."""
+    """Return the address, rounded to a page, before which [start, end) has ``size`` resident bytes."""
     page = evidence.heap.target.machine.page
     low, high = 0, (end - start) // page
     while low < high:
@@ -169,8 +178,7 @@ def _cut(evidence: Evidence, start: int, end: int, size: int) -> int:
 
 
 def _give_remedy(other: _Settled, claim: Claim) -> None:
-    """Name the remedy of a finding that goes beside the advice of the one that has its bytes, unless that has its
-    settings already."""
+    """Add the remedy of a dropped finding to the one that has its bytes, unless that already has its settings."""
     finding, gone = other.finding, claim.finding
     is_advised = any(finding.environment.get(name) == value for name, value in gone.environment.items())
     if claim.has_remedy and not is_advised:
@@ -179,5 +187,5 @@ def _give_remedy(other: _Settled, claim: Claim) -> None:
 
 
 def _finished(finding: Finding) -> Finding:
-    """With its settings as lines to paste."""
+    """Return the finding with its settings as lines to paste."""
     return replace(finding, commands=[*finding.commands, *lines_to_paste(finding.environment)])

@@ -1,4 +1,4 @@
-"""Findings of a file that anybody may have written: what they say is shown, and what they have us do is not."""
+"""Findings of a file that anybody may have written: their text is shown, but their commands are not used."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from gdbheap.findings.settings import lines_to_paste
 
 __all__ = ["of_file"]
 
-# Numbers and switches of a malloc; no path, and nothing that a shell takes for more than a word.
+# Numeric settings and switches of an allocator: no path, and nothing that a shell reads as more than one word.
 OF_MALLOC = re.compile(r"[A-Z_]*MALLOC_[A-Z_]+=[a-z0-9_:,-]+|GLIBC_TUNABLES=glibc\.malloc\.[a-z_]+=[0-9]+")
 
 
 def of_file(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings whose lines to paste are those of settings that advice may name, without the commands that the
-    file has, and without findings that have no words here, as those of another release."""
+    """Return findings with lines to paste only for settings that advice may name.
+
+    Commands of the file are dropped, and so are findings without a text here, such as those of another release.
+    """
     return [_harmless(each) for each in findings if isinstance(each.figures, Figures)]
 
 
@@ -29,7 +31,7 @@ def _harmless(finding: Finding) -> Finding:
         for name, value in finding.environment.items()
         if (name, value) in known or OF_MALLOC.fullmatch(f"{name}={value}")
     }
-    # An alternative is named by its remedy alone.
+    # Only the remedy of an alternative is named.
     others = [replace(each, commands=[], environment={}, alternatives=[])
               for each in finding.alternatives if isinstance(each.figures, Figures)]  # fmt: skip
     return replace(finding, environment=settings, commands=lines_to_paste(settings), alternatives=others)

@@ -1,4 +1,4 @@
-"""malloc's thresholds in force, and how they came to their values."""
+"""malloc's thresholds in force, and how they got their values."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ MMAP, TRIM = "mmap_threshold", "trim_threshold"
 
 
 def origin(par: MallocPar, value: int) -> Origin:
-    """How a threshold came to its value: it was set, it has risen with the mmapped chunks that were freed, or it is
-    the default."""
+    """Return how a threshold got its value: set, raised by glibc when large blocks were freed, or the default."""
     if not par.dynamic:
         return SET
     return RISEN if value > DEFAULT_THRESHOLD else DEFAULT
 
 
 def origin_in(target: Target, par: MallocPar, name: str) -> str:
-    """How that threshold came to its value: as ``origin`` says, and OWN where the program has set it itself, to another
-    value than it was started with. No variable counts against mallopt()."""
+    """Return how the threshold ``name`` got its value: as ``origin`` says, or OWN.
+
+    OWN means that the program itself set another value than it was started with. No variable overrides mallopt().
+    """
     value: int = getattr(par, name)
     found = origin(par, value)
     environment = initial_environment(target) if found == SET and value > DEFAULT_THRESHOLD else None

@@ -1,1 +1,1 @@
-"""The first page: the ledger, the main holders, the findings' place in it, what to type next."""
+"""Build the first page: the ledger, the main holders, the findings, and the commands to type next."""

@@ -1,4 +1,4 @@
-"""Holders whose names differ only in which thread, or which mapping, they are: one row where there are many."""
+"""Fold holders whose names differ only in the thread or the mapping into one row, if there are many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gdbheap.findings.holder.rule import MainHolder
 
 __all__ = ["fold_alike"]
 
-# So many rows that are alike are listed one by one.
+# The most similar rows that are listed one by one.
 MOST_ALIKE = 5
 OF_THREAD = re.compile(r"^(stack|registers|thread-local data) of thread \d+")
 AT_PLACE = re.compile(r" at 0x[0-9a-f]+")
@@ -20,7 +20,7 @@ MANY = {"stack": "stacks", "registers": "registers", "thread-local data": "threa
 
 
 def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows, with more than MOST_ALIKE that are alike as one."""
+    """Return the rows, with one row for more than MOST_ALIKE similar ones."""
     groups: defaultdict[tuple[str, str], list[MainHolder]] = defaultdict(list)
     for row in rows:
         groups[row.kind, _shape(row.path)].append(row)
@@ -28,7 +28,7 @@ def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
 
 
 def _shape(path: str) -> str:
-    """Return what is the same in the names of such holders."""
+    """Return the common part of the names of similar holders."""
     return AT_PLACE.sub("", OF_THREAD.sub(r"\1 of thread", path))
 
 

@@ -1,4 +1,4 @@
-"""Compare what a holder leads to with what would be free without it alone, and name who else holds the rest."""
+"""Compare what a holder reaches with what would be freed without it alone, and name the other holders of the rest."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from gdbheap.layout.asyncio import task_layout
 
 __all__ = ["with_others"]
 
-# In the words for a reference that only C code has a name for.
+# A part of the text for a reference that only C code has a name for.
 NO_NAME = "holds it"
-# In the words for a way, before blocks that only C code has names for.
+# The part of a path's text that precedes blocks that only C code has names for.
 THROUGH = ", through "
-# So many of the largest blocks are looked at for one that a global has.
+# The number of largest blocks that are searched for one of a global's.
 MAX_LARGEST = 32
-# Tasks pile up from so many on, where they lead to this share of what a holder has.
+# Tasks are mentioned from MIN_TASKS on, if they reach this share of what a holder has.
 MIN_TASKS, TASKS_PERCENT = 10, 50
 SUSPENDED = (TASK, GREENLET, *GENERATORS)
 
 
 @dataclass(frozen=True)
 class _Others:
-    """What would be free without a holder alone, and whether that is most; else the names of the others that hold the
-    rest, and what would be free without all of them, None where that is not known. ``own``: other names of the holder
-    itself."""
+    """What would be freed without a holder alone, and whether that is most of what it reaches.
+
+    If it is not, ``names`` are the other holders of the rest. ``together``: bytes that would be freed without all of
+    them, None if unknown. ``own``: other names of the holder itself.
+    """
 
     retained: int
     alone: bool = True
@@ -47,8 +49,10 @@ class _Others:
 
 
 def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows of holders with what would be free without each alone, and who else holds what would not, and
-    with the tasks that lead to most of what a holder has. Raises what the graph does."""
+    """Return the rows of holders with what would be freed without each alone, and with the other holders of the rest.
+
+    The tasks that reach most of what a holder has are added, too. Raises what the graph raises.
+    """
     if not rows or heap.references.graph.is_cut:
         return list(rows)
     members = [_members(heap, row) for row in rows]
@@ -59,13 +63,13 @@ def with_others(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
 
 
 def _largest_block(heap: Heap, row: MainHolder, members: set[int]) -> int | None:
-    """Return the address of the largest block that a global has, where it is one of the MAX_LARGEST largest of all and
-    no type says more of it."""
+    """Return the address of a global's largest block, if it is among the MAX_LARGEST largest of all and has no type.
+    None otherwise."""
     graph = heap.references.graph
     is_unknown = bool(members and row.parts) and row.parts[0].what.startswith(BLOCK)
     rows = graph.largest(0, MAX_LARGEST).rows if is_unknown else []
     chains = [(row.bytes, chain) for row in rows if members.intersection((chain := graph.chain(row.id))[:1])]
-    # Of equal ones the way to the farthest says most.
+    # Of equally large blocks, the one with the longest path says most.
     _size, chain = max(chains, key=lambda pair: (pair[0], len(pair[1])), default=(0, []))
     return heap.references.node(chain[-1]).address if chain else None
 
@@ -83,7 +87,7 @@ def _members(heap: Heap, row: MainHolder) -> set[int]:
 
 
 def _is_named(path: str, root: BlockRoot) -> bool:
-    """Return whether a row is about a global; its name may have the type of what it holds."""
+    """Return whether a row is about this global. The row's name may end with the type of what the global holds."""
     return root.kind == GLOBAL and (path == root.name or path.startswith(f"{root.name}: "))
 
 
@@ -100,11 +104,11 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     retained, rest = found.retained, found.others
     if isinstance(paths, ObjectPaths):
         retained, rest = counted_others(paths.references, found)
-    # Its name may be that of the largest part of what the row has.
+    # A row may be named by only the largest part of what it has.
     held = min(found.bytes, row.bytes)
     aliases = list(_aliases(paths, found.aliases))
     if holds_alone(retained, held):
-        # What a loop or a frame has for a moment is no name that a program could drop.
+        # A name inside of a loop or a frame is temporary: the program cannot drop it.
         own = (source_path(path.expression) for path in aliases if path.expression is not None)
         return _Others(retained, own=[name for name in dict.fromkeys(own) if name != row.path][:MAX_OTHERS])
     ways = [_way_of(paths, other.id, other.target) for other in rest]
@@ -118,7 +122,7 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
 
 
 def _folded(names: Iterable[str]) -> list[str]:
-    """Return the names, with those that differ in subscripts alone, and what lies below one, as one."""
+    """Return the names, merging those that differ only in subscripts, and those below another one."""
     found: dict[str, set[str]] = {}
     for name in sorted(names, key=len):
         shape = without_subscripts(name)
@@ -128,12 +132,12 @@ def _folded(names: Iterable[str]) -> list[str]:
 
 
 def _holder_of(way: str) -> str:
-    """Return the last on a way that has a name: behind it are blocks of C code."""
+    """Return the path up to the last step with a name: blocks of C code follow it."""
     return way.partition(THROUGH)[0].partition(f" {NO_NAME}")[0].rstrip()
 
 
 def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Path]:
-    """Yield the ways by which others refer to the holder itself; a dict may do so by several keys."""
+    """Yield the paths of other references to the holder itself; a dict may refer to it by several keys."""
     graph = paths.references.graph
     for source, target in references:
         path = paths.path([*graph.chain(source), target])
@@ -145,7 +149,8 @@ def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Pa
 
 
 def _keys(paths: Paths, source: int, target: int) -> list[str]:
-    """Return the names under which a dict, or the buffer of its keys, has an object; none where it is no dict."""
+    """Return the names under which a dict, or the buffer of its keys, holds an object; none if the source is no
+    dict."""
     holder, held = paths.references.owner_of(source), paths.references.node(target)
     if not isinstance(paths, ObjectPaths) or holder is None or not holder.type or paths.type_name(holder) != DICT:
         return []
@@ -154,8 +159,10 @@ def _keys(paths: Paths, source: int, target: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Way:
-    """A node that leads to what a holder has, and how it is reached; ``is_holder``: it is an object or a global, and no
-    namespace or stack, which has much else."""
+    """A node that reaches what a holder has, and how it is reached.
+
+    ``is_holder``: it is an object or a global, not a namespace or a stack, which hold much else.
+    """
 
     node: int
     name: str
@@ -174,8 +181,8 @@ def _way_of(paths: Paths, number: int, target: int) -> _Way:
 
 
 def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> list[MainHolder]:
-    """Add to each row the kind and the count of the tasks, or else of the suspended functions, that lead to most of
-    what it has."""
+    """Add to each row the kind and number of the tasks, or else of the suspended functions, that reach most of what it
+    has."""
     graph = heap.python.references.graph
     found = list(rows)
     types_of = _kinds(heap)
@@ -196,7 +203,7 @@ def _with_tasks(heap: Heap, rows: list[MainHolder], members: list[set[int]]) -> 
 
 
 def _direct(heap: Heap, members: Iterable[int], objects: set[int]) -> int:
-    """Return how many of the objects are items of a row's own, which others may reach by a shorter chain."""
+    """Return how many of the objects are the row's own items, which others may reach by a shorter chain."""
     graph = heap.references.graph
     targets = {edge.target for number in members for edge in graph.edges(number)}
     buffers = [node.id for node in heap.references.nodes(list(targets)) if node.kind == "buffer"]
@@ -218,7 +225,7 @@ def _kinds(heap: Heap) -> dict[str, set[int]]:
 
 
 def _below(heap: Heap, numbers: Iterable[int]) -> int:
-    """Return the bytes that the shortest chains reach through some nodes, with their own."""
+    """Return the bytes that the shortest chains reach through these nodes, including the nodes themselves."""
     shares = heap.references.graph.shares([(number, 0) for number in numbers], 0)
     return sum(share.group.bytes for share in shares if share.label == 0)
 

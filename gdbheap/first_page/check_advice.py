@@ -1,4 +1,4 @@
-"""What came of advice: which of the settings that findings name was the program started with, and is it in force?"""
+"""Check the advised settings: which of them was the program started with, and is it in force?"""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ About = Literal["large-holes", "tops", "thread-tops", "huge-pages"]
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of malloc, by a variable of its own or in GLIBC_TUNABLES. ``how``: "set", "default" or "risen".
-    ``memory``: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory in them)."""
+    """One setting of malloc, by a variable of its own or in GLIBC_TUNABLES.
+
+    ``how``: "set", "default" or "risen". ``memory``: the memory that it affects: "large-holes" (of 128 KiB or more),
+    "tops", "thread-tops" or "huge-pages" (malloc's memory in them).
+    """
 
     name: str
     value: str | None
@@ -41,7 +44,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Other:
-    """A setting that is no malloc's."""
+    """A setting that is not malloc's."""
 
     name: str
     value: str | None
@@ -50,8 +53,8 @@ class Other:
 
 @dataclass(frozen=True)
 class CheckAdvice:
-    """The answer of ``heap check-advice``: settings of glibc's malloc and others that are here, and findings that
-    advise a setting now."""
+    """The answer of ``heap check-advice``: the settings of glibc's malloc and of others in this process, and the
+    findings that advise a setting now."""
 
     settings: list[Setting]
     other_settings: list[Other]
@@ -72,14 +75,16 @@ KINDS = (
     _Kind("MALLOC_MMAP_THRESHOLD_", "glibc.malloc.mmap_threshold", "mmap_threshold", "large-holes"),
     _Kind("MALLOC_TRIM_THRESHOLD_", "glibc.malloc.trim_threshold", "trim_threshold", "tops"),
     _Kind("MALLOC_ARENA_MAX", "glibc.malloc.arena_max", "arena_max", "thread-tops"),
-    # A tunable alone, since 2.35; mp_ has what came of it in two fields.
+    # A tunable only (since 2.35); mp_ stores its effect in two fields.
     _Kind("glibc.malloc.hugetlb", "glibc.malloc.hugetlb", HUGETLB, "huge-pages"),
 )
 
 
 def check_advice(heap: Heap) -> CheckAdvice:
-    """Each setting, as it was given and as it is in force. Raises Unsupported where neither glibc's malloc nor another
-    one or a runtime that has settings is here."""
+    """Return each setting, as given and as in force.
+
+    Raises Unsupported if the process has neither glibc's malloc nor another malloc or a runtime with settings.
+    """
     given = initial_environment(heap.target)
     others = _others(heap, given or {})
     evidence, findings = judged(heap)
@@ -97,7 +102,7 @@ def check_advice(heap: Heap) -> CheckAdvice:
 
 
 def _is_heeded(finding: Finding, given: dict[str, str]) -> bool:
-    """Whether all that it advises was given; one variable may have several settings, with commas between them."""
+    """Return whether all advised settings were given. One variable may have several, separated by commas."""
     wanted = finding.environment.items()
     return all(set(value.split(",")) <= set(given.get(name, "").split(",")) for name, value in wanted)
 
@@ -123,7 +128,8 @@ def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evide
 
 
 def _in_force(kind: _Kind, par: MallocPar) -> int:
-    """malloc's value; for hugetlb 0, 1 (it asks for transparent ones) or 2 (it takes them from hugetlbfs)."""
+    """Return malloc's value; for hugetlb 0, 1 (it asks for transparent huge pages) or 2 (it takes them from
+    hugetlbfs)."""
     if kind.field == HUGETLB:
         return 2 if par.hp_pagesize else int(par.thp_pagesize > 0)
     found: int = getattr(par, kind.field)
@@ -131,7 +137,7 @@ def _in_force(kind: _Kind, par: MallocPar) -> int:
 
 
 def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
-    """From 2 on hugetlb is the size of the pages."""
+    """Return whether the given number is in force. From 2 on, hugetlb is the size of the pages."""
     return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force
 
 

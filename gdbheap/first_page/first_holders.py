@@ -1,4 +1,4 @@
-"""The largest holders of a Python program that are found in a given time, as far as reference counts prove them."""
+"""Find the largest holders of a Python program within a given time, as far as reference counts prove them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ from gdbheap.heap import Heap
 
 __all__ = ["FirstHolders", "first_holders", "length_at", "limit_of"]
 
-# Blocks that a core looks at in a second where they lie one after another; others count for three.
+# Blocks that one CPU core examines in a second if they are adjacent; others count as three.
 LOOKED_AT_A_SECOND = 16_000_000
-# Reading a core piece by piece takes longer than memory that was copied: the search ends then, in seconds.
+# Reading a core dump piece by piece takes longer than reading copied memory. The search ends after SLOWER times the
+# given time plus MARGIN, in seconds.
 SLOWER, MARGIN = 1.25, 0.5
 
 
 @dataclass(frozen=True)
 class FirstHolders:
-    """``rows``: the largest first, each with at least the bytes that are listed; ``not_examined``: the bytes in use
-    beside those."""
+    """The holders that were found in the given time.
+
+    ``rows``: the largest first; each holds at least its bytes. ``not_examined``: the bytes in use that are in no row.
+    """
 
     rows: list[MainHolder] = field(default_factory=list)
     not_examined: int = 0
 
 
 def first_holders(heap: Heap, seconds: float) -> FirstHolders:
-    """Return the holders that ``seconds`` of CPU time, or a little more, find. Raises NotAPython, or Unsupported."""
+    """Return the holders that can be found in ``seconds`` of CPU time, or a little more.
+
+    Raises NotAPython or Unsupported.
+    """
     used = sum(size * count for allocator in heap.allocators for size, count in allocator.used_sizes())
     minimum = least_of_row(used)
     looking = heap.labelled("looking for holders")
@@ -70,7 +76,7 @@ def _row(heap: Heap, paths: ObjectPaths, kept: KeptObjects, row: KeptNode) -> Ma
 
 
 def _resident(heap: Heap, row: KeptNode) -> int | None:
-    """Return how many of the bytes are resident; None where that is not known."""
+    """Return how many of the bytes are resident, or None if unknown."""
     pages = heap.target.pages
     if pages is None:
         return None
@@ -78,7 +84,7 @@ def _resident(heap: Heap, row: KeptNode) -> int | None:
 
 
 def length_at(heap: Heap, address: int | None) -> int | None:
-    """Return the length of a variable's object, as far as it is known."""
+    """Return the length of a variable's object, or None if it has none or it is unknown."""
     objects = heap.python.objects_or_none if address is not None else None
     return None if objects is None or address is None else length_of(objects.repr, address)
 

@@ -1,6 +1,6 @@
-"""Where did the memory go? Every byte of the address space, resident or not, in exactly one line.
+"""The ledger: where the memory went. Every byte of the address space, resident or not, is in exactly one line.
 
-Each line also says what it has in whole pages (see ``partition``): of free memory that is what could be given back.
+Each line also counts its bytes in whole pages (see ``partition``); for free memory these could be returned.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from gdbheap.targets.process import program_of
 from gdbheap.targets.target import Meanwhile
 
 Name = tuple[LineId, "LineId | None", str]
-"""A line's id, its parent's, and its name."""
+"""A line's id, its parent's id, and its name."""
 FIRST: tuple[Name, ...] = (
     (FILES, None, "program and library files"),
     (STACKS, None, "thread stacks"),
@@ -85,7 +85,7 @@ DETAILS = {
 
 @dataclass(frozen=True)
 class Rss:
-    """Resident and swapped bytes, as the kernel says."""
+    """Resident and swapped bytes, as the kernel reports them."""
 
     bytes: int | None
     swapped: int | None
@@ -100,13 +100,16 @@ class Rss:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return the record of a file of format 1 with today's keys."""
         return renamed_keys(content, {"swap": "swapped", "lazy": "lazily_freed"})
 
 
 def rss_of(known: Known) -> Rss:
-    """What the kernel says. Anonymous pages that were not given back have been written to, and so was shared memory:
-    what is dirty beyond both is pages of files."""
+    """Return what the kernel reports, split by kind.
+
+    Anonymous pages that were not given back are dirty, and so is shared memory. Dirty bytes beyond both are pages of
+    files.
+    """
     file = dirty = None
     if known.bytes is not None and known.anonymous is not None and known.shmem is not None:
         file = max(0, known.bytes - known.anonymous - known.shmem)
@@ -143,7 +146,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Page:
-    """The document of ``heap``."""
+    """The JSON document of ``heap``."""
 
     verdict: str
     rss: Rss
@@ -190,7 +193,7 @@ class Ledger:
     others: MainHolder | None = None
 
     def as_document(self) -> Page:
-        """What is in use and free over all allocators, beside the rest."""
+        """Return the JSON document, which also has the bytes in use and free over all allocators."""
         told = self.summary
         return Page(
             self.verdict, self.rss, told.used if told else None, told.free if told else None,
@@ -201,14 +204,14 @@ class Ledger:
 
     @property
     def looks_past(self) -> bool:
-        """Whether nothing looked into more than half of the memory that is not files', nor given back by MADV_FREE: its
-        blocks are not walked."""
+        """Whether more than half of the memory, apart from files and pages given back by MADV_FREE, is in blocks that
+        are not walked."""
         unknown = self.summary.unknown if self.summary is not None else None
         if unknown is None:
             return False
         known = unknown.bytes is not None
         rows = {line.id: (line.resident or 0) if known else line.virtual for line in self.ledger}
-        # What is only in detail a line of its own is part of the one above.
+        # Without details such a part belongs to the line above it.
         line = rows.get(unknown.id, rows.get(unknown.id.rpartition(".")[0], 0))
         own = unknown.bytes if unknown.bytes is not None else line
         roots = [line.id for line in self.ledger if line.parent is None and line.id not in (FIRST[0][0], MISSING)]
@@ -216,8 +219,11 @@ class Ledger:
 
     @property
     def is_blind(self) -> bool:
-        """Whether that is so, the C library's malloc was not walked, none was recognised in its place, and nothing was
-        found besides: then this is no answer to what could be given back."""
+        """Whether ``looks_past`` holds, the C library's malloc was not walked, no other malloc was recognised, and
+        there is no finding.
+
+        Then the answer does not say what could be returned.
+        """
         summary = self.summary
         walked = summary is not None and not OF_C_LIBRARIES.isdisjoint(summary.allocators)
         unknown = summary.unknown if summary is not None and not walked else None
@@ -225,18 +231,20 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
-    """Return the ledger of ``ledger_and_holders``."""
+    """Return the ledger alone, as ``ledger_and_holders`` makes it."""
     return ledger_and_holders(heap, detail, patient, budget)[0]
 
 
 def ledger_and_holders(
     heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0
 ) -> tuple[Ledger, MainHolders]:
-    """The whole address space. What cannot be looked into (no malloc, no memory) stays under files, stacks and other.
+    """Return the ledger of the whole address space, and all holders that were found.
 
-    ``detail``: a line for each arena's part, kind of file mapping and kind of free memory. ``patient``: also findings
-    that take longer; unless it is said, they go with the details. ``budget``: seconds of CPU time for who has most of
-    what is in use; 0: nobody looks. Beside it are all holders that were found."""
+    Memory that cannot be walked (no malloc, no memory) is counted under files, stacks and other. ``detail``: add a line
+    for each arena's part, kind of file mapping and kind of free memory. ``patient``: also look for findings that take
+    longer; None does so if ``detail`` is set. ``budget``: seconds of CPU time to spend on holders; 0 does not look for
+    them.
+    """
     (sums,) = partition(heap)
     follows = budget > 0 and heap.target.refusal is None and heap.used_blocks <= budget * BLOCKS_A_SECOND
     evidence = Evidence(heap, _settle(heap, sums), detail if patient is None else patient, follows)
@@ -275,8 +283,10 @@ def ledger_and_holders(
 
 
 def without_memory(process: Named) -> Ledger:
-    """What everybody may know of a process: its size, and what its control group is charged. Raises NoTarget, and
-    OSError where even that cannot be read."""
+    """Return what everybody may know about a process: its size, and what its control group uses.
+
+    Raises NoTarget, and OSError if even that cannot be read.
+    """
     folder = open_folder(process)
     usage = usage_of(folder)
     known = Known(usage.rss, usage.swap, "status", anonymous=usage.anonymous)
@@ -298,15 +308,18 @@ def _container(heap: Heap) -> Container | None:
 
 
 def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
-    """The findings without the ledger, and what they rest on."""
+    """Return the findings without the ledger, and the evidence for them."""
     (sums,) = partition(heap)
     evidence = Evidence(heap, _settle(heap, sums))
     return evidence, findings(evidence)
 
 
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
-    """The lines that are always there, those of the allocators, and the children that there are beyond them: in detail
-    of every line, else of the other memory where an allocator or a runtime is known to be in it."""
+    """Return the lines of the ledger: the fixed ones, those of the allocators, and further children.
+
+    With details, every line has its children. Otherwise only other memory has, if an allocator or a runtime is known to
+    be in it.
+    """
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)
     titles |= {line_below(OTHER, other.id): other.title} if other else {}
@@ -334,7 +347,7 @@ def _has_data_files(heap: Heap, resident: int) -> bool:
 
 
 def without_details(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of a detailed ledger that the same one without details has."""
+    """Return the lines of a detailed ledger that a ledger without details has, too."""
     others = [line.id for line in lines if line.parent == OTHER]
     is_split = any(name not in DETAILS for name in others)
     return [
@@ -347,7 +360,7 @@ def without_details(lines: Sequence[Line]) -> list[Line]:
 
 
 def arranged(lines: Sequence[Line], key: Callable[[Line], Any]) -> list[Line]:
-    """Return siblings in the order of ``key``, each followed by its own children."""
+    """Return the lines with siblings in the order of ``key``, each followed by its children."""
     children: dict[str | None, list[Line]] = {}
     for line in sorted(lines, key=key):
         children.setdefault(line.parent, []).append(line)
@@ -359,7 +372,8 @@ def arranged(lines: Sequence[Line], key: Callable[[Line], Any]) -> list[Line]:
 
 
 def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
-    """The lines of the allocators of this target, and of those that have lines without being there."""
+    """Yield the lines of the allocators of this target, and of allocators whose lines are shown even if they are
+    absent."""
     for kind in heap.kinds:
         found = heap.find_allocator(kind)
         if found is None and not kind.shown_idle:
@@ -371,8 +385,10 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """The allocator and the runtime in the other memory by their names; what is other besides in one line, unless in
-    ``detail``."""
+    """Return the sums with the allocator and the runtime in other memory under their own names.
+
+    Without ``detail`` the rest of other memory is one line.
+    """
     other, runtime = other_allocator(heap), main_runtime(heap)
     found = dict(sums)
     if OF_RUNTIME in found and runtime is not None:
@@ -396,7 +412,7 @@ def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str]) -> Line
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
-    """Sets the pages found beside what the kernel says; what it says beyond them is unexplained."""
+    """Compare the pages found with what the kernel reports; what it reports beyond them is unexplained."""
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:
         return sums

@@ -1,4 +1,5 @@
-"""The few holders of most of what is in use, for the first page: variables, packages, globals, threads, runtimes."""
+"""Find the few holders of most of the memory in use, for the first page: variables, packages, globals, threads,
+runtimes."""
 
 from __future__ import annotations
 
@@ -24,27 +25,31 @@ from gdbheap.heap import Heap
 __all__ = ["BLOCKS_A_SECOND", "BUDGET", "MainHolders", "main_holders", "most_is_imported", "seconds_for"]
 
 BUDGET = 3.0
-"""Seconds of CPU time that may be spent on holders, unless somebody says otherwise."""
-# About what a core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one machine.
+"""Seconds of CPU time that may be spent on holders by default."""
+# About what one CPU core does: 15.7 million blocks of Python took 4.7 s, 9 million of C 4.3 s, both measured on one
+# machine.
 BLOCKS_A_SECOND = 2_500_000
 MOST, MIN_PERCENT = 5, 5
 IMPORTED = (PACKAGE, STANDARD, INTERPRETER_ITSELF)
 OTHER_CODE = "the interpreter, its library and other packages"
-# These rows have no holder that a program could release. A stack of a program without Python is one.
+# Rows of these kinds have no holder that a program could release. In a program without Python, a stack counts as a
+# holder.
 NOT_NAMED = (INTERPRETER_ITSELF, STANDARD, NOBODY)
-# An interpreter with its library and a few packages has up to 30 MiB, in what was looked at.
+# An interpreter with its library and a few packages has up to 30 MiB in the programs that were measured.
 MOST_OF_CODE = 32 << 20
 
 
 @dataclass(frozen=True)
 class MainHolders:
-    """The largest first, at most MOST, each of at least MIN_PERCENT of RSS, and the findings about those that are worth
-    one. ``not_looked``: blocks in use, where there are too many of them to follow all references; else None.
-    ``not_examined``: bytes in use that nothing is proven to hold because not all references were read; ``finishing``:
-    the command lines that would examine them, where time was not what it took. ``every``: all holders of blocks, with
-    those that no program could release; None where not all references were followed. ``imported``: the interpreter, its
-    library and the packages that have no row, and ``others`` all other holders of blocks without one, each where these
-    have MIN_PERCENT of RSS together."""
+    """The main holders, the largest first, and the findings about them.
+
+    ``rows``: at most MOST, each with at least MIN_PERCENT of RSS. ``not_looked``: the number of blocks in use if they
+    are too many to follow all references, else None. ``not_examined``: bytes in use without a proven holder, because
+    not all references were read. ``finishing``: command lines that would examine them, if time was not the reason.
+    ``every``: all holders of blocks, including those that no program could release; None if not all references were
+    followed. ``imported``: the interpreter, its library and packages without a row. ``others``: all other holders
+    without a row. Both only if they have MIN_PERCENT of RSS in total.
+    """
 
     rows: list[MainHolder] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -63,9 +68,12 @@ def main_holders(
     budget: float = BUDGET,
     outside: Sequence[MainHolder] = (),
 ) -> MainHolders:
-    """Find them, with those ``outside`` of the allocators, beside the findings that were ``found``: by the graph of
-    references, which is drawn where that takes about ``budget`` seconds at most, or all details are wanted, and by what
-    the mappings tell of runtimes. Of more blocks of Python those are found that reference counts prove in that time."""
+    """Find the main holders, including those ``outside`` of the allocators.
+
+    ``found``: the other findings. The graph of references is drawn if that takes about ``budget`` seconds at most, or
+    if all details are wanted. In a Python program with more blocks, the holders are those that reference counts prove
+    in that time. Runtimes are found by their mappings.
+    """
     runtimes = list(_runtimes(heap, evidence))
     rows = [*runtimes, *outside]
     not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
@@ -86,7 +94,7 @@ def main_holders(
                 rows += first.rows
     except GdbheapError as error:
         heap.note("holders-not-known", error=str(error))
-    # Where nobody knows what is resident, shares are of what is in use.
+    # If residency is unknown, shares are of the memory in use.
     rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
     rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
     imported = [row for row in every or [] if row.kind in IMPORTED and row not in rows]
@@ -102,7 +110,7 @@ def main_holders(
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
-    """Return the rows with who else holds what they have, and what the memory around them says, as far as that is
+    """Return the rows with the other holders of their memory, and with what the memory around them says, as far as
     known."""
     try:
         return with_traits(heap, with_others(heap, rows))
@@ -112,18 +120,17 @@ def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:
 
 
 def _rank(row: MainHolder) -> tuple[bool, int, int, str]:
-    """Return what the rows are in the order of, ascending: what is resident decides; code, which the kernel drops when
-    it must, comes last."""
+    """Return the sort key of a row: resident bytes decide, and code, which the kernel can drop, comes last."""
     return row.kind == CODE, -(row.bytes if row.resident is None else row.resident), -row.bytes, row.path
 
 
 def seconds_for(blocks: int) -> int:
-    """Return about how many seconds of CPU time it takes to find the holders of so many blocks."""
+    """Return about how many seconds of CPU time it takes to find the holders of this many blocks."""
     return math.ceil(blocks / BLOCKS_A_SECOND)
 
 
 def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainHolder | None:
-    """Return all of them as one, with a name and a kind; None for none."""
+    """Return one row with that name and kind for all of ``rows``, or None if there are none."""
     if not rows:
         return None
     known = [row.resident for row in rows if row.resident is not None]
@@ -133,7 +140,7 @@ def _together(name: str, kind: str, rows: list[MainHolder], heap: Heap) -> MainH
 
 
 def most_is_imported(imported: MainHolder | None, rss: int | None) -> bool:
-    """Whether the interpreter and packages have most of what is resident, and more than code alone has."""
+    """Return whether the interpreter and packages have most of the resident memory, and more than code alone has."""
     return imported is not None and imported.bytes >= MOST_OF_CODE and 2 * imported.bytes >= (rss or 0) > 0
 
 
@@ -173,7 +180,7 @@ def _of_graph(heap: Heap, whole: Owners) -> Iterator[MainHolder]:
 
 
 def _runtimes(heap: Heap, evidence: Evidence) -> Iterator[MainHolder]:
-    """Yield the memory of a runtime or an allocator that is named and not walked."""
+    """Yield the memory of a runtime or an allocator that is recognised but not walked."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     known = heap.target.pages is not None
     for owner, name in (

@@ -1,4 +1,4 @@
-"""Commands to type next for this target, chosen by what was found."""
+"""Choose the commands to type next for this target, by what was found."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from gdbheap.text import Sentence
 __all__ = ["next_lines", "next_of_snapshot"]
 
 MOST = 3
-# What is in use and less than this share of RSS is not worth looking into.
+# Memory in use below this share of RSS is not worth a command.
 MIN_PERCENT = 1
 FILE = "before.heap"
-# Free memory on pages that blocks in use share, as glibc has it, from this share of RSS on.
+# Free memory on pages that are partly in use, by its id in glibc, from this share of RSS on.
 FRAGMENTS, MIN_PERCENT_KEPT = "glibc.fragments", 20
 KEEPS = "much is free between blocks in use: would another malloc keep less?"
-# The kernel says ten bytes a child at most; more need not be counted.
+# The kernel prints at most ten bytes for each child; counting more is not necessary.
 CHILDREN_BYTES = 64 << 10
 
 
 def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ()) -> list[str]:
-    """Return at most MOST lines, each with the reason as a comment, and two more that measure what would be ``kept`` of
-    free memory by another malloc, where nothing gives much of it back."""
+    """Return at most MOST command lines, each with its reason as a comment.
+
+    Two more measure how much of the free memory another malloc would keep, if much of it is ``kept`` and nothing
+    returns it.
+    """
     heap = evidence.heap
     lines: list[str] = []
     if held.finishing:
@@ -66,7 +69,7 @@ def _commented(lines: list[str], reason: str) -> list[str]:
 
 
 def children_of(heap: Heap) -> int:
-    """Return how many children a process of this machine has now; 0 where the kernel does not say."""
+    """Return how many children a process of this machine has now; 0 if the kernel does not say."""
     target = heap.target
     if target.proc is None or target.pid is None:
         return 0
@@ -76,7 +79,7 @@ def children_of(heap: Heap) -> int:
 
 
 def next_of_snapshot(target: Mapping[str, Any], path: str) -> list[str]:
-    """Return the lines for the page of a snapshot, which the file ``path`` keeps of a ``target``."""
+    """Return the command lines for the page of a snapshot of ``target`` in the file ``path``."""
     file, pid = shlex.quote(path), target.get("pid")
     later = f"gdbheap diff {file} {pid}  # what grew since, if it still runs" if pid else ""
     return [line for line in (later, f"gdbheap report {file} -o report.html") if line]

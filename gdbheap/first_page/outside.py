@@ -1,5 +1,5 @@
-"""What has memory that no allocator handed out: static data, stacks, thread-local data, mapped files, shared memory and
-other mappings, each as a holder of resident bytes."""
+"""Find the holders of resident memory that no allocator handed out: static data, stacks, thread-local data, mapped
+files, shared memory and other mappings."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from gdbheap.targets.target import AT_ENTRY, Thread
 
 __all__ = ["IN_USE", "outside_holders", "unowned_holders"]
 
-# Code that is mapped from files is normal: less than this share of RSS is not worth a row.
+# Code mapped from files is normal: below this share of RSS it gets no row.
 MIN_PERCENT_OF_CODE = 50
-# Large ones of a file that are named.
+# The most large variables of a file that are named.
 MAX_VARIABLES = 5_000
-# What only this process has and uses: the verdict counts it as in use.
+# Memory that only this process has and uses: the verdict counts it as in use.
 IN_USE = (STATIC, STACK, STORAGE, WRITTEN, BREAK)
-# What objects in the heap may own.
+# Memory that objects in the heap may own.
 MAPPABLE = (FILE, MAPPED, SHARED, WRITTEN)
 OF_STORAGE = (STACKS, BREAK_OF_OTHERS, REST)
 IN_STACKS = "deep recursion or large local variables"
@@ -62,7 +62,7 @@ OWN = "memory that the program or a library mapped itself"
 
 @dataclass
 class _Place:
-    """A holder and where its memory lies. ``written``: its resident bytes, where the pages do not tell them."""
+    """A holder, and where its memory is. ``written``: its resident bytes, if they cannot be counted by pages."""
 
     name: str
     kind: str
@@ -72,13 +72,15 @@ class _Place:
 
 
 def outside_holders(evidence: Evidence) -> list[MainHolder]:
-    """Return the holders that are worth a row, the largest first; static data alone, with all of its bytes, where
-    residency is not known."""
+    """Return the holders that are worth a row, the largest first.
+
+    If residency is unknown, it is only static data, with all of its bytes.
+    """
     return _holders(evidence, [])
 
 
 def unowned_holders(evidence: Evidence, rows: Sequence[MainHolder]) -> Sequence[MainHolder]:
-    """Return these ``rows`` without the mapped memory that objects in the heap own: it is in these objects' rows."""
+    """Return ``rows`` without mapped memory that objects in the heap own, because these objects' rows include it."""
     heap = evidence.heap
     is_mappable = any(row.kind in MAPPABLE for row in rows)
     owned = joined(sorted((one.address, one.end) for one in heap.mapped)) if is_mappable else []
@@ -111,13 +113,13 @@ def _row(evidence: Evidence, place: _Place) -> MainHolder:
 
 
 def _size(evidence: Evidence, ranges: Ranges) -> int:
-    """Return the resident bytes in those ranges; all where residency is not known."""
+    """Return the resident bytes in the ranges, or all bytes if residency is unknown."""
     is_known = evidence.heap.target.pages is not None
     return evidence.resident_of(ranges) if is_known else sum(end - start for start, end in ranges)
 
 
 class _Places:
-    """The places of one target, by the owners of its address space."""
+    """The places of one target's memory, by the owners of its address space."""
 
     def __init__(self, evidence: Evidence, owned: Ranges) -> None:
         self._evidence, self._heap, self._target = evidence, evidence.heap, evidence.heap.target
@@ -162,7 +164,7 @@ class _Places:
             yield from self._of_file(name, ranges) if self._is_large(ranges) else ()
 
     def _of_data(self, loaded: LoadedObject, ranges: Ranges) -> Iterator[_Place]:
-        """Yield the large variables of an object's static data by their symbols, and all else of it."""
+        """Yield the large variables of an object's static data by their symbols, then the rest of it."""
         program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
         title = started_as(self._target) if loaded is program else ""
         name = title or basename(loaded.path)
@@ -170,13 +172,13 @@ class _Places:
         for symbol, parts in _variables(loaded, ranges):
             if self._is_large(parts):
                 named += parts
-                # gcc numbers the variables of functions.
+                # gcc appends a number to static variables of functions.
                 symbol = NUMBERED.sub("", symbol)
                 yield _Place(f"static variable '{readable(symbol)}' in {name}", STATIC, parts)
         yield _Place(f"static data of {name}", STATIC, subtract(ranges, joined(sorted(named))))
 
     def _of_file(self, name: str, ranges: Ranges) -> Iterator[_Place]:
-        """Yield what was written to private mappings of a file, and what was only read of them."""
+        """Yield the written pages of private mappings of a file, and the pages that were only read."""
         written = self._written(ranges)
         if written is None:
             yield _Place(f"pages of {name} (private mapping)", FILE, ranges)
@@ -193,8 +195,10 @@ class _Places:
         return min(sum(sizes), self._evidence.resident_of(ranges))
 
     def _of_stacks(self) -> Iterator[_Place]:
-        """Yield what is in use of the threads' stacks, and what is left below their stack pointers: of what is locked
-        it is not known that a call left it."""
+        """Yield the used parts of the threads' stacks, and the parts below their stack pointers.
+
+        Locked pages below a stack pointer count as used, because they may be resident without any call.
+        """
         ranges, stacks = self._without_storage(STACKS), self._heap.stacks
         used: list[tuple[Stack, Ranges]] = []
         left: list[tuple[Stack, Ranges]] = []
@@ -210,8 +214,11 @@ class _Places:
     def _of_threads(
         self, rows: list[tuple[Stack, Ranges]], kind: str, where: tuple[str, str], what: str
     ) -> Iterator[_Place]:
-        """Yield the first thread's stack, one of another thread that has most of what the others have, and these;
-        ``where``: which part of one, and of many."""
+        """Yield the first thread's stack, the largest other stack if it has at least half of the others' bytes, and the
+        rest as one place.
+
+        ``where``: which part of one stack, and of many.
+        """
         main = self._target.main_stack
         sizes: list[tuple[int, Stack, Ranges]] = []
         for stack, parts in rows:
@@ -235,14 +242,14 @@ class _Places:
         parts = [intersect(self._of(owner), self._storage) for owner in OF_STORAGE]
         ranges = sorted(pair for found in parts for pair in found)
         sizes = [self._evidence.resident_of([pair]) for pair in ranges]
-        # Each has the page at the end, where the C library's own data begins.
+        # Each thread has at least its last page, where the C library's own data begins.
         count = sum(2 * size >= max(sizes) for size in sizes)
         name = f"thread-local data of {count:,} thread{'s' * (count != 1)}"
         largest = _largest_variable(self._heap)
         yield _Place(name, STORAGE, ranges, None if largest is None else f"variable {largest}")
 
     def _of_shared(self) -> Iterator[_Place]:
-        """Yield shared memory, and files on a disk that are mapped shared, by their names."""
+        """Yield shared memory, and files on a disk with shared mappings, by their names."""
         for line, kind, title in ((SHARED_LINE, SHARED, "shared memory {}"), (SHARED_FILES, FILE, SHARED_PAGES)):
             found: defaultdict[str, Ranges] = defaultdict(list)
             for start, end in self._of(line):
@@ -252,7 +259,7 @@ class _Places:
             yield from (_Place(title.format(name), kind, ranges) for name, ranges in found.items())
 
     def _of_rest(self) -> Iterator[_Place]:
-        """Yield other mappings by the library that has much of them, all others as one row."""
+        """Yield the other mappings by the library that holds much of them, and all others as one place."""
         held = self._heap.held
         found: defaultdict[str, Ranges] = defaultdict(list)
         for start, end in self._without_storage(REST):
@@ -277,7 +284,7 @@ def _title(tid: int, thread: Thread | None) -> str:
 
 
 def _variables(loaded: LoadedObject, ranges: Ranges) -> Iterator[tuple[str, Ranges]]:
-    """Yield the variables of at least MIN_FINDING_BYTES, of two at one place the larger one."""
+    """Yield the variables of at least MIN_FINDING_BYTES; of two at one place, the larger one."""
     rows = loaded.symbols_in(loaded.base, loaded.end, MAX_VARIABLES, MIN_FINDING_BYTES)
     last = 0
     for start, size, name in sorted(rows, key=lambda row: (row[0], -row[1], row[2])):

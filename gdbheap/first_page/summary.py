@@ -1,6 +1,6 @@
-"""How much of its memory does a process use, how much is free, and why does that stay?
+"""Summarise how much memory a process uses, how much is free, and why that is not returned.
 
-Everything is summed from the owners of ``partition``, by the states of the allocators' lines.
+All figures are sums over the owners of ``partition``, by the states of the allocators' lines.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
-# Where the memory of runtimes lies that is no line of their own in the ledger.
+# The lines with the memory of runtimes that have no line of their own.
 PLACES = {MMAPPED: line_below(MALLOC.name, "mmapped"), SHARED: SHARED_MEMORY}
-# Up to this share of all that is resident, other memory says nothing against the rest.
+# Up to this share of all resident memory, unknown memory is ignored.
 MAX_PERCENT_IGNORED = 5
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Resident memory that nothing walks, without what was given back by MADV_FREE: of an allocator or a runtime
-    with whatever else may be its memory, or other anonymous memory. ``name`` is "" where none is known."""
+    """Resident memory that is not walked, without pages given back by MADV_FREE.
+
+    It is that of an allocator or a runtime, with anything else that may be its memory, or other anonymous memory.
+    ``name`` is "" if no allocator or runtime is known.
+    """
 
     keys: ClassVar[dict[str, str]] = {"own": "is_certain"}
     id: str
@@ -49,13 +52,13 @@ class Unknown:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return the record of a file of format 1 with today's keys."""
         return renamed_keys(content, {"own": "is_certain"})
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is used and what is free, over all allocators."""
+    """Memory in use and free memory, over all allocators."""
 
     keys: ClassVar[dict[str, str]] = {"kept": "stays", "unknown": "not_walked"}
     used: int
@@ -72,12 +75,12 @@ class Summary:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return the record of a file of format 1 with today's keys."""
         return renamed_keys(content, {"kept": "stays", "unknown": "not_walked"})
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:
-    """What the walks over all allocators say together."""
+    """Return the summary of the walks over all allocators."""
     known = heap.target.pages is not None
     used, free = _part(evidence, USED), _part(evidence, FREE)
     held = [allocator for allocator in heap.allocators if _part(evidence, USED + FREE, allocator.name).virtual]
@@ -97,8 +100,7 @@ def summary(heap: Heap, evidence: Evidence) -> Summary:
 
 
 def with_mapped(found: Summary, evidence: Evidence) -> Summary:
-    """Return the summary with the anonymous memory that objects in the heap say they mapped as in use, and not as
-    memory of which nothing is known."""
+    """Return the summary with anonymous memory that objects in the heap mapped counted as in use instead of unknown."""
     pages, unknown = evidence.heap.target.pages, found.unknown
     if pages is None or unknown is None or unknown.id != REST or unknown.bytes is None:
         return found
@@ -109,19 +111,19 @@ def with_mapped(found: Summary, evidence: Evidence) -> Summary:
 
 
 def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") -> Sum:
-    """All of the owners in these states, of one allocator or of all."""
+    """Return the sum of all owners in these states, of one allocator or of all."""
     owners = [owner for owner in evidence.of(*states) if not allocator or owner.startswith(f"{allocator}.")]
     return sum((evidence.sums.get(owner, Sum()) for owner in owners), Sum())
 
 
 def _kept(evidence: Evidence, allocator: Allocator) -> list[Kept]:
-    """Why what is free in an allocator stays."""
+    """Return why an allocator's free memory is not returned."""
     free, whole = _part(evidence, FREE, allocator.name), _part(evidence, (State.FREE,), allocator.name)
     return allocator.kept(free.resident, whole.whole)
 
 
 def _unknown(evidence: Evidence) -> Unknown | None:
-    """The largest of what nothing walks, None where it is certain that there is next to nothing."""
+    """Return the largest part of the memory that is not walked, or None if there certainly is next to none."""
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:
@@ -135,7 +137,7 @@ def _unknown(evidence: Evidence) -> Unknown | None:
 
 
 def _with_own_memory(heap: Heap) -> list[Runtime]:
-    """Those that do not have all from an allocator, which is walked."""
+    """Return the runtimes that do not get all their memory from a walked allocator."""
     return [runtime for runtime in heap.runtimes if runtime.kind.memory != ALLOCATOR]
 
 
@@ -155,7 +157,7 @@ def _resident(evidence: Evidence, owner: LineId) -> int | None:
 
 
 def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
-    """At most how many of its resident bytes were given back by MADV_FREE: these are free."""
+    """Return the most of an owner's resident bytes that were given back by MADV_FREE, and so are free."""
     target = evidence.heap.target
     if not target.rss.lazy:
         return 0
@@ -166,7 +168,7 @@ def _lazily_freed(evidence: Evidence, owner: LineId) -> int:
 
 
 def _is_much(evidence: Evidence, owner: LineId) -> bool:
-    """By what is resident; where that is not known, by the address space."""
+    """Return whether an owner has enough to matter: by resident bytes, or by address space if residency is unknown."""
     part, whole = total(evidence.sums, owner), total(evidence.sums)
     if evidence.heap.target.pages is None:
         return 100 * part.virtual > MAX_PERCENT_IGNORED * whole.virtual

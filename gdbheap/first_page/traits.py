@@ -1,4 +1,4 @@
-"""What the memory around the main holders says of them: labels of metrics, log handlers, databases of sqlite3, mapped
+"""Describe the main holders by the memory around them: labels of metrics, log handlers, databases of sqlite3, mapped
 files."""
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from gdbheap.heap import Heap
 
 __all__ = ["with_traits"]
 
-# So many connections of a process are read, so many objects before each, and the paths to so many of them.
+# The most connections of a process that are read, objects of a chain that are examined, and paths to connections.
 MAX_CONNECTIONS, MAX_BEFORE, MAX_PATHS = 1000, 256, 100
-# So many databases are named.
+# The most databases that are named.
 MAX_DATABASES = 3
 
 
 def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows of variables of Python with what the memory around them says. Raises what the graph does."""
+    """Return the rows, with traits for Python's variables. Raises what the graph raises."""
     paths = heap.paths
     if not isinstance(paths, ObjectPaths) or not any(row.kind == VARIABLE for row in rows):
         return list(rows)
@@ -56,7 +56,7 @@ def with_traits(heap: Heap, rows: Sequence[MainHolder]) -> list[MainHolder]:
 def _of_mappings(
     heap: Heap, paths: ObjectPaths, rows: Sequence[MainHolder], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int, Trait]]:
-    """Yield the place of each row that has one mapping of a file for most of its bytes, and what that is."""
+    """Yield the index and the trait of each row whose largest part is one mapped file."""
     graph, written = paths.references.graph, heap.target.written
     for one in heap.mapped:
         large = [place for place, row in enumerate(rows) if 2 * one.size > row.bytes and numbers[place] is not None]
@@ -104,7 +104,7 @@ def _is_object(node: Node) -> bool:
 def _connections(
     heap: Heap, paths: ObjectPaths, rows: Sequence[MainHolder], numbers: Sequence[int | None]
 ) -> tuple[list[list[Connection]], bool]:
-    """Return the connections of sqlite3 that each row leads to, and whether that may not be all of them."""
+    """Return the connections of sqlite3 that each row reaches, and whether some may be missing."""
     graph, names, release = paths.references.graph, paths.references.objects.names, paths.references.objects.release
     found: list[list[Connection]] = [[] for _row in rows]
     kinds = [address for address in graph.type_addresses() if names.name(address) == CONNECTION]
@@ -112,7 +112,7 @@ def _connections(
     threads = {thread.thread_pointer for thread in heap.target.threads}
     if not any(state.thread is not None for state in heap.python.interpreter.threads.states):
         threads = set()
-    # Of equal ones the first row's.
+    # If rows share a node or a path, the first row wins.
     last_first = list(zip(range(len(rows)), rows, numbers))[::-1]
     by_number = {number: place for place, _row, number in last_first if number is not None}
     by_path = {row.path: place for place, row, _number in last_first if row.kind == VARIABLE}
@@ -133,8 +133,11 @@ def _connections(
 
 
 def _of_connections(connections: Sequence[Connection], contents: bool, cut: bool) -> Iterator[Trait]:
-    """Yield to what most of them are, by name where ``contents`` are shown, and how many of them were opened by threads
-    that have ended. ``cut``: there may be more of them."""
+    """Yield what the connections are to, by name if ``contents`` are shown, and how many were opened by threads that
+    have ended.
+
+    ``cut``: there may be more of them.
+    """
     if not connections:
         return
     known = Counter((one.kind, one.name if contents else "") for one in connections)

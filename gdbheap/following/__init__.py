@@ -1,1 +1,1 @@
-"""A running process at its calls: what grows its heap, who makes one kind of call."""
+"""Follow a running process at its calls: find what grows its heap, and which stacks make a given call."""

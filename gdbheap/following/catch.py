@@ -1,4 +1,4 @@
-"""Calls of malloc's functions that a user asked for, as they are made, with the stacks that made them."""
+"""Catch the malloc calls that the user asked for as they happen, with the stacks that make them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ __all__ = ["FUNCTIONS", "Catch", "Caught", "Wanted", "catch", "conditions"]
 
 SIZE_OF = {"malloc": "first", "calloc": "product", "realloc": "second", "free": "chunk size"}
 FUNCTIONS = tuple(SIZE_OF)
-# DEFAULT_MMAP_THRESHOLD_MIN: malloc maps nothing smaller, unless it is told to.
+# DEFAULT_MMAP_THRESHOLD_MIN: by default malloc maps no smaller block.
 MIN_MAPPED = 128 << 10
 
 
 @dataclass(frozen=True)
 class Caught:
-    """A call. Where ``grown`` was asked for, only that is known."""
+    """A call that was caught.
+
+    ``seconds``: since catching began; ``address``: of the block passed in; ``asked``: the size requested, in bytes, for
+    free the chunk's size. If ``grows`` was asked for, both are None and ``grown`` has the bytes got from the kernel."""
 
     seconds: float
     tid: int
@@ -39,7 +42,7 @@ class Caught:
 
 @dataclass(frozen=True)
 class Catch:
-    """The calls that were caught, in their order."""
+    """The calls that were caught, in order of time."""
 
     pid: int
     seconds: float
@@ -50,9 +53,11 @@ class Catch:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which calls: of ``function``, of exactly ``size`` bytes or from ``least`` to ``most``, about the block at
-    ``address``; None: any. ``grows``: those alone that get memory from the kernel. ``count`` calls at most, for
-    ``duration`` seconds at most, until ``is_told`` says so."""
+    """Which calls to catch, and for how long.
+
+    Calls of ``function`` with exactly ``size`` bytes, or from ``least`` to ``most``, about the block at ``address``;
+    None means any. ``grows``: only calls that get memory from the kernel. It ends after ``count`` calls, after
+    ``duration`` seconds, or once ``is_told`` returns true."""
 
     function: str
     size: int | None = None
@@ -67,8 +72,8 @@ class Wanted:
 
 
 def conditions(machine: Machine, wanted: Wanted) -> list[Condition]:
-    """What is compared at the function's beginning. A size that free is asked about is that of a request: its chunk's
-    is compared (glibc malloc/malloc.c, request2size)."""
+    """Return the comparisons to make at the function's entry. For free, a request size is converted to chunk sizes,
+    because the chunk's size is compared (glibc malloc/malloc.c, request2size)."""
     operand = SIZE_OF[wanted.function]
     least, most = (wanted.least, wanted.most) if wanted.size is None else (wanted.size, wanted.size)
     if wanted.function == "free":
@@ -87,14 +92,15 @@ def _chunk_size(machine: Machine, size: int) -> int:
 
 
 def _largest_chunk(machine: Machine, size: int) -> int:
-    """What is left over is part of a chunk where it is too small for one of its own; a mapped one has whole pages."""
+    """Return the largest chunk that a request of ``size`` bytes can get: a remainder too small for its own chunk stays
+    part of it, and an mmapped chunk fills whole pages."""
     usual = _chunk_size(machine, size) + 2 * machine.word
     return usual if size < MIN_MAPPED else max(usual, machine.page_up(size + 2 * machine.word))
 
 
 def catch(process: LocalProcess, wanted: Wanted, begun: Callable[[], None]) -> Catch:
-    """The calls that are made from now on. ``begun`` is called once they are seen. Raises GdbheapError; an interrupt
-    ends it with what there is."""
+    """Catch the wanted calls from now on and return them. ``begun`` is called once catching has started. Raises
+    GdbheapError; an interrupt ends it with the calls caught so far."""
     stacks = Stacks(process.folder, process.machine)
     with _seen(process, wanted) as following:
         catcher = (_Grower if wanted.grows else _Caller)(process, wanted, stacks, following)
@@ -126,7 +132,7 @@ def _run(following: Following, wanted: Wanted, catcher: _Catcher) -> None:
 
 
 class _Catcher:
-    """Keeps the calls that are wanted."""
+    """Collects the calls that are wanted."""
 
     def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
         self.process, self.wanted, self._stacks, self._following = process, wanted, stacks, following
@@ -134,15 +140,15 @@ class _Catcher:
         self.calls: list[Caught] = []
 
     def add(self, hit: Hit) -> None:
-        """A thread was seen. A subclass says whether its call is wanted."""
+        """Take a hit of a thread. A subclass decides whether its call is wanted."""
         raise NotImplementedError
 
 
 class _Caller(_Catcher):
-    """Calls of a function, of which a thread makes one."""
+    """Catches the calls of a function at its entry."""
 
     def add(self, hit: Hit) -> None:
-        """All that are seen are wanted: the process compares by itself."""
+        """Keep the call: the conditions were already checked in the process."""
         function = self.wanted.function
         first, second = (hit.registers[place] for place in self.process.machine.system_calls.arguments[:2])
         sizes = {"malloc": first, "calloc": first * second, "realloc": second}
@@ -153,14 +159,14 @@ class _Caller(_Catcher):
 
 
 class _Grower(_Catcher):
-    """Calls of a function in which malloc gets memory from the kernel: seen behind its system calls."""
+    """Catches calls of a function in which malloc gets memory from the kernel, at the return of the system call."""
 
     def __init__(self, process: LocalProcess, wanted: Wanted, stacks: Stacks, following: Following) -> None:
         super().__init__(process, wanted, stacks, following)
         self._memory = Memory(process.machine, parse_maps(following.follower.maps[0]))
 
     def add(self, hit: Hit) -> None:
-        """It is wanted if memory grew, and the function is among the frames."""
+        """Keep the call if memory grew and the wanted function is among its frames."""
         number = self._following.place(hit)
         if not isinstance(number, int):
             return
@@ -174,7 +180,7 @@ class _Grower(_Catcher):
 
 
 def _size_of_chunk(process: LocalProcess, address: int) -> int | None:
-    """By the word before the block; None for null, and where it cannot be read."""
+    """Return a chunk's size from the word before its block; None for a null address or if it cannot be read."""
     word = process.machine.word
     with suppress(Fault, OverflowError):
         return process.running.space.word(address - word) & -word if address else None

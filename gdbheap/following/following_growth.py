@@ -1,4 +1,4 @@
-"""Follows a process, or a program that is started, and adds up what makes its memory grow."""
+"""Follow a process, or a program that is started, and add up the calls that make its memory grow."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ from gdbheap.targets.mappings import Mappings, parse_maps
 
 __all__ = ["Course", "follow"]
 
-# Each takes some KB, and naming it some milliseconds: a program may call from another stack each time.
+# Each stack takes some KB, and naming it some milliseconds: a program may call from a new stack each time.
 MAX_STACKS = 10_000
-# Readers of stacks at once: each has some descriptors and some hundred KB, and a program may start very many processes.
+# Limits the open readers of stacks: each has descriptors and some 100 KB, and a program may start many processes.
 MAX_READERS = 64
 
 
 @dataclass(frozen=True)
 class Course:
-    """For how long: ``duration`` seconds, or ``count`` calls that make memory grow, whichever comes first (None: until
-    the end), or until ``is_told`` says so. ``stacks``: whether they are taken; ``seccomp``: also under a filter;
-    ``tracepoints``: by the kernel's, so that no thread stands."""
+    """What to follow, and for how long.
+
+    It ends after ``duration`` seconds or ``count`` calls that make memory grow, whichever comes first (None: no limit),
+    or once ``is_told`` returns true. ``stacks``: capture them; ``seccomp``: follow even under a seccomp filter;
+    ``tracepoints``: use the kernel's tracepoints, which stop no thread."""
 
     duration: float | None = None
     count: int | None = None
@@ -53,13 +55,15 @@ class Course:
 
 
 def follow(live: Live, course: Course, begun: Callable[[int], None]) -> Growth:
-    """What made memory grow. ``begun`` is called with the number of places at which it can be seen, once it is.
-    Raises GdbheapError; an interrupt ends it with what there is."""
+    """Follow a process and return what made its memory grow.
+
+    ``begun`` is called with the number of places that are watched, once following has started. Raises GdbheapError; an
+    interrupt ends it with the sums so far."""
     with _seen(live, course) as following:
         sums = _Sums(live, course.stacks, following, course.tracepoints)
         begun(len(following.what))
         is_told = course.is_told
-        # A second one, while what was patched is put back, is the caller's.
+        # A second interrupt, while the patches are removed, goes to the caller.
         try:
             _run(following, course, sums)
         except KeyboardInterrupt:
@@ -91,8 +95,9 @@ def _run(following: Following, course: Course, sums: _Sums) -> None:
 
 @dataclass
 class _Process:
-    """A process that is followed: its memory, the mappings that its calls made, and the reader of its stacks (None: it
-    has none yet, or, if ``is_refused``, cannot have one)."""
+    """A followed process: its memory, the mappings that its calls should have left, and the reader of its stacks.
+
+    ``stacks`` is None until the reader is needed; if ``is_refused``, it cannot be made."""
 
     memory: Memory
     expected: Expected
@@ -101,11 +106,11 @@ class _Process:
 
 
 class _Sums:
-    """Adds up calls as they come."""
+    """Adds up the calls as they arrive."""
 
     def __init__(self, live: Live, with_stacks: bool, following: Following, tracepoints: bool) -> None:
         self._live, self._machine, self._with_stacks = live, live.machine, with_stacks
-        # Empty of a program that was started.
+        # Empty for a program that gdbheap started.
         self._before = parse_maps(following.follower.maps[0])
         self.began = time.monotonic()
         self.grown = 0
@@ -118,15 +123,15 @@ class _Sums:
         self._others = [0, 0]
         self._readers = 0
         if tracepoints and live.pid is not None:
-            # It may have ended when the first call is told.
+            # Open the reader now: the process may have ended by the time its first call is reported.
             stacks = self._reader(live.pid, self._process(live.pid))
             if stacks is not None:
                 stacks.keep_files()
 
     def add(self, hit: Hit, what: int | str | None) -> None:
-        """A thread was seen."""
+        """Add the call of a hit; ``what`` is its system call's number."""
         if not isinstance(what, int):
-            # Another program: nothing of the one before is there any more.
+            # It runs another program now: the memory known before is gone.
             self._processes.pop(hit.pid, None)
             return
         process = self._process(hit.pid)
@@ -137,7 +142,7 @@ class _Sums:
             self._note_stack(process, hit, call)
 
     def add_rest(self, following: Following) -> None:
-        """Threads that were seen while the process was being let go."""
+        """Add the calls of threads that were seen while the process was being released."""
         while (hit := following.follower.next(0)) is not None:
             self.add(hit, following.place(hit))
 
@@ -149,7 +154,7 @@ class _Sums:
         return self._processes[pid]
 
     def _reader(self, pid: int, process: _Process) -> Stacks | None:
-        """Return the reader of a process's stacks, made when it is first needed."""
+        """Return the reader of a process's stacks, which is made on first use; None if it cannot be made."""
         if process.stacks is None and not process.is_refused:
             if self._readers >= MAX_READERS:
                 self._close_readers()
@@ -159,7 +164,7 @@ class _Sums:
         return process.stacks
 
     def _close_readers(self) -> None:
-        """Name what was taken, and keep no reader; forget the processes that have ended."""
+        """Name the stacks captured so far and drop all readers; forget the processes that have ended."""
         self._name_all()
         self._readers = 0
         for pid, process in list(self._processes.items()):
@@ -174,7 +179,8 @@ class _Sums:
         return None
 
     def _held(self, pid: int) -> Named:
-        """Others than the one that is followed are our tracees: they keep their numbers."""
+        """Return the process as its reader needs it. Processes other than the first are our tracees, which keep their
+        ids."""
         held = self._live.folder if pid == self._live.pid else None
         return pid if held is None else held
 
@@ -197,7 +203,7 @@ class _Sums:
         sums[1] += 1
 
     def growth(self, following: Following, seconds: float, tracepoints: bool) -> Growth:
-        """All that was added up."""
+        """Return the sums as a ``Growth``."""
         follower = following.follower
         return Growth(
             self._live.pid,
@@ -224,7 +230,7 @@ class _Sums:
         return sorted(named, key=lambda stack: (-stack.bytes, -stack.calls))
 
     def _name_all(self) -> None:
-        """Name the stacks that were taken so far. Those that have the same names are one."""
+        """Name the stacks captured so far. Stacks with the same names are merged."""
         for (stacks, captured), (size, calls) in self._stacks.items():
             found = self._names.setdefault(stacks.name(captured), [0, 0])
             found[0] += size

@@ -1,4 +1,4 @@
-"""What makes a process's memory grow while it runs: its system calls for memory, and the stacks that make them."""
+"""System calls that make a running process's memory grow, and the stacks that make them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEAP, STACK = "[heap]", "[stack]"
 MAP_SHARED, MAP_FIXED, MAP_ANONYMOUS = 0x01, 0x10, 0x20
 PROT_WRITE = 2
 MREMAP_FIXED, MREMAP_DONTUNMAP = 2, 4
-# MADV_DONTNEED, MADV_FREE, MADV_REMOVE: those by which memory goes back.
+# MADV_DONTNEED, MADV_FREE, MADV_REMOVE: the advice that returns memory to the kernel.
 GIVES_BACK = (4, 8, 9)
 NO_ACCESS = "---p"
 MAX_ENDS = 1 << 21
@@ -46,7 +46,7 @@ IDS = (
 
 @dataclass(frozen=True)
 class Counted:
-    """Calls by which memory grew, and both by size."""
+    """Calls that made memory grow: how many, their bytes, and both by size."""
 
     bytes: int
     calls: int
@@ -55,10 +55,12 @@ class Counted:
 
 @dataclass(frozen=True)
 class Operation:
-    """All calls of one kind. ``id``: "brk", "mmap" (private memory of no file), "mremap" and "commit" (mprotect
-    makes reserved memory usable) make it grow; "reserve" maps what may not be used yet, "mmap.file" a file or shared
-    memory; "brk.shrink", "mremap.shrink", "munmap", "madvise" and "decommit" (mprotect) give memory back; "other"
-    changes nothing; "failed" failed, and has no bytes."""
+    """All calls of one kind, by ``id``.
+
+    Memory grows by "brk", "mmap" (private anonymous memory), "mremap" and "commit" (mprotect that makes reserved memory
+    usable). "reserve" maps memory without access, "mmap.file" a file or shared memory. "brk.shrink", "mremap.shrink",
+    "munmap", "madvise" and "decommit" (mprotect) give memory back. "other" changes nothing; "failed" calls have no
+    bytes."""
 
     id: str
     calls: int
@@ -67,7 +69,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class GrowthStack:
-    """Calls by which memory grew from one stack."""
+    """The calls from one stack by which memory grew."""
 
     bytes: int
     calls: int
@@ -76,7 +78,7 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """Calls by which memory grew from stacks beyond the first MAX_STACKS."""
+    """The calls by which memory grew from stacks beyond the first MAX_STACKS."""
 
     bytes: int
     calls: int
@@ -84,8 +86,10 @@ class OtherStacks:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What the mappings show at the end and the calls that were seen do not explain; for the growth of stacks there
-    is no call."""
+    """Bytes by which the final mappings differ from those that the observed calls explain.
+
+    ``came`` was mapped and ``went`` unmapped without an observed call; ``by_stacks``: thread stacks grow without a
+    call."""
 
     came: int
     went: int
@@ -94,7 +98,8 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """What it cost the target."""
+    """What following cost the target: how often threads stopped, for how many seconds in all (``stood``), and for how
+    many seconds the whole process stood at the beginning and the end (``held``)."""
 
     stops: int
     stood: float
@@ -103,9 +108,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """The growth of a process, or of a program that was started with all that it started (``pid`` None). mremap's
-    and mprotect's part of what made it grow is ``mmap``'s. Where ``is_cut``, "commit" and "decommit" are not known
-    from there on."""
+    """The growth of a process, or of a started program and all that it started (``pid`` is None).
+
+    ``mmap`` includes the growth by mremap and mprotect. If ``is_cut``, some "commit" and "decommit" calls are not
+    known."""
 
     pid: int | None
     seconds: float
@@ -125,8 +131,10 @@ class Growth:
 
 
 class MemoryCall(NamedTuple):
-    """A system call for memory that was made. ``id`` as Operation's, ``bytes`` by which memory grew or shrank; the
-    ranges that are mapped and unmapped by it; whether what is mapped ``replaces`` what may be there (MAP_FIXED)."""
+    """A system call for memory.
+
+    ``id``: as in ``Operation``; ``bytes``: by how much memory grew or shrank; the ranges that it mapped and unmapped;
+    ``replaces``: the new mapping replaced what was there (MAP_FIXED)."""
 
     id: str
     bytes: int
@@ -136,8 +144,8 @@ class MemoryCall(NamedTuple):
 
 
 class Memory:
-    """What has to be known of a process to tell what a call did: where its heap ends (None: unknown), and what is
-    reserved, mapped without any access."""
+    """The state of a process that is needed to interpret a call: where its heap ends (None: unknown), and which ranges
+    are reserved, that is mapped without access."""
 
     def __init__(self, machine: Machine, before: Mappings) -> None:
         self._machine = machine
@@ -147,11 +155,12 @@ class Memory:
 
     @property
     def is_cut(self) -> bool:
-        """Return whether it is no longer known what is reserved."""
+        """Whether the reserved ranges are no longer known."""
         return self._reserved.is_cut
 
     def read(self, number: int, registers: Sequence[int]) -> MemoryCall:
-        """What system call ``number`` did, by its thread's registers right after it (``struct user_regs_struct``)."""
+        """Return what system call ``number`` did, from the thread's registers right after it (``struct
+        user_regs_struct``)."""
         known = self._machine.system_calls
         name, result = known.of_memory.get(number, ""), registers[known.result]
         arguments = [registers[place] for place in known.arguments]
@@ -214,7 +223,7 @@ class Memory:
 
 
 def unseen(expected: Expected, after: Mappings) -> Unseen:
-    """Return what the calls do not explain of the difference."""
+    """Return the differences between the expected and the actual mappings that no observed call explains."""
     found, left_out = joined(sorted(after.ranges())), expected.doubtful()
     grown = subtract(subtract(found, expected.ranges()), left_out)
     gone = subtract(subtract(expected.ranges(), found), left_out)
@@ -228,26 +237,28 @@ def _is_stack(mappings: Mappings, address: int) -> bool:
 
 
 def size_of(ranges: Ranges) -> int:
-    """The bytes of disjoint ranges."""
+    """Return the total size of disjoint ranges, in bytes."""
     return sum(end - start for start, end in ranges)
 
 
 class Expected:
-    """The mappings that the calls seen so far have left; the calls are not kept. Calls of several threads may come in
-    another order than the kernel's: where memory is mapped that still counts as mapped, its release is expected."""
+    """The mappings that should exist after the calls seen so far; the calls themselves are not kept.
+
+    Calls of several threads may arrive in another order than the kernel made them. If memory is mapped that still
+    counts as mapped, its unmapping is owed: it is expected later."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._mapped, self._owed, self._doubtful = _Ranges(joined(sorted(ranges))), _Ranges([]), _Ranges([])
 
     @property
     def is_cut(self) -> bool:
-        """Return whether it is no longer known what should be mapped."""
+        """Whether the expected mappings are no longer known."""
         return any(ranges.is_cut for ranges in (self._mapped, self._owed, self._doubtful))
 
     def add(self, call: MemoryCall, is_doubtful: bool) -> None:
-        """Take a call; ``is_doubtful``: it was made while mappings were read, so that nothing can be said of its
-        ranges."""
-        # What a call unmaps goes first.
+        """Apply a call. ``is_doubtful``: it was made while the mappings were read, so that its ranges are left out
+        later."""
+        # What a call unmaps comes first.
         if call.unmapped is not None:
             self.unmap(call.unmapped)
         if call.mapped is not None:
@@ -257,18 +268,19 @@ class Expected:
                 self._doubtful.change(*found, True)
 
     def doubtful(self) -> Ranges:
-        """Return the ranges of which nothing can be said, ascending."""
+        """Return the ranges whose state is unknown, ascending."""
         return self._doubtful.ranges()
 
     def map(self, new: tuple[int, int], replaces: bool) -> None:
-        """A range is mapped, in place of what is there if it ``replaces`` that (MAP_FIXED)."""
+        """Mark a range as mapped. With ``replaces`` (MAP_FIXED) it replaces what was there, else an unmapping is
+        owed."""
         if not replaces:
             for start, end in self._mapped.within(*new):
                 self._owed.change(start, end, True)
         self._mapped.change(*new, True)
 
     def unmap(self, old: tuple[int, int]) -> None:
-        """A range is unmapped; where that was owed it was before something else came there."""
+        """Mark a range as unmapped. Where an unmapping was owed, only that is settled: the newer mapping stays."""
         owed = self._owed.within(*old)
         for start, end in owed:
             self._owed.change(start, end, False)
@@ -276,44 +288,44 @@ class Expected:
             self._mapped.change(start, end, False)
 
     def ranges(self) -> Ranges:
-        """All that is mapped, ascending."""
+        """Return all mapped ranges, ascending."""
         return self._mapped.ranges()
 
 
 class _Ranges:
-    """Disjoint ranges, as one ascending list of their ends: a change moves the few ends that it touches.
+    """Disjoint ranges, stored as one ascending list of their ends, so that a change moves only a few ends.
 
-    Ranges that unseen calls unmap stay in the list. Beyond twice as many as a process may have all are dropped:
-    ``is_cut``."""
+    Ranges whose unmapping was not seen stay in the list. With more than twice as many ranges as a process may have
+    mappings, all are dropped, and ``is_cut`` is set."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ends = [end for found in ranges for end in found]
-        # Two ends each; the limit may be set as high as one likes.
+        # Two ends for each range; the mappings limit may be set arbitrarily high.
         self._most = min(4 * mappings_limit(), MAX_ENDS)
         self.is_cut = False
 
     def change(self, start: int, end: int, is_in: bool) -> None:
-        """[start, end) is in from now on, or is not."""
+        """Add [start, end) to the ranges if ``is_in``, else remove it."""
         if start >= end or self.is_cut:
             return
         low, high = bisect_left(self._ends, start), bisect_right(self._ends, end)
-        # An odd number of ends below: inside of a range.
+        # An odd number of ends below means that the address is inside a range.
         kept = [start] * (low % 2 != is_in) + [end] * (high % 2 != is_in)
         self._ends[low:high] = kept
         if len(self._ends) > self._most:
             self._ends, self.is_cut = [], True
 
     def within(self, start: int, end: int) -> Ranges:
-        """The parts that lie in [start, end)."""
+        """Return the parts of the ranges that lie in [start, end)."""
         low, high = bisect_right(self._ends, start), bisect_left(self._ends, end)
         inside = [start] * (low % 2) + self._ends[low:high] + [end] * (high % 2)
         return list(zip(inside[::2], inside[1::2]))
 
     def ranges(self) -> Ranges:
-        """All of them, ascending."""
+        """Return all ranges, ascending."""
         return list(zip(self._ends[::2], self._ends[1::2]))
 
 
 def counted(sizes: SizeSums) -> Counted:
-    """Calls that made memory grow by these sizes."""
+    """Return the sums of calls that made memory grow."""
     return Counted(sizes.bytes, sizes.calls, sizes.shares())

@@ -1,2 +1,2 @@
-"""The references between blocks and the roots that lead to them: what the numbers of a native graph stand for, and the
+"""Graphs of references between blocks, from their roots on: the meaning of the native graph's node numbers, and the
 graph of a program without Python."""

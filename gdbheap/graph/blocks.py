@@ -1,4 +1,4 @@
-"""The graph of a target without Python: its blocks, and the words in them that are addresses of others."""
+"""The graph of a target without Python: its blocks, and the words in them that are addresses of other blocks."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["BlockReferences", "Kinds"]
 
 
 class Kinds(Protocol):
-    """What blocks are, where their contents are known."""
+    """The kinds of blocks, as far as their contents are known."""
 
     @property
     def native(self) -> _native.Structures:
-        """The same for the native half."""
+        """The same kinds for the native module."""
 
     def name_of(self, kind: int) -> str:
-        """The name of a kind by its number."""
+        """Return the name of a kind by its number."""
 
     def name_at(self, address: int) -> str | None:
-        """The name of the kind of the used block that holds an address; None where that is not known."""
+        """Return the name of the kind of the used block that holds an address, or None if unknown."""
 
 
 class BlockReferences(Nodes):
-    """The graph of the blocks of ``stores``; the type of a node is the number of its kind in ``structures``."""
+    """The graph of the blocks of ``stores``. A node's type is the number of its kind in ``structures``."""
 
     believed = LIKELY
 
@@ -43,7 +43,10 @@ class BlockReferences(Nodes):
         is_partial: bool = False,
         hidden: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """``hidden``: words at odd addresses that lead to blocks, with where they stand, ascending."""
+        """Draw the graph.
+
+        ``hidden``: (address of the word, address in a block) of words at odd addresses that point to blocks, ascending.
+        """
         super().__init__()
         self.target, self.roots, self.structures = target, roots, structures
         kinds = structures.native if structures is not None else None
@@ -56,7 +59,8 @@ class BlockReferences(Nodes):
         return self.target.space
 
     def is_certain(self, number: int) -> bool:
-        """Whether a chain leads there from static data, over words that lead to where something begins."""
+        """Return whether a chain reaches the node from static data, only over words that point to the beginning of a
+        block."""
         chain = self.graph.chain(number)
         first, last = self.graph.phases([chain[0], chain[-1]]) if chain else (BY_PADDING, BY_PADDING)
         return first == BY_STATIC and last < BY_PADDING

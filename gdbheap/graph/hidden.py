@@ -1,5 +1,8 @@
-"""Words that lead to blocks and that a graph is drawn without, because they rarely do: those in files on a disk that
-are mapped, and those at odd addresses, in packed structs. They are looked for where blocks would be called lost."""
+"""Find words that point to blocks but that a graph usually ignores: words in mapped files on a disk, and words at odd
+addresses, in packed structs.
+
+Such words rarely are pointers, so they are searched only if blocks would otherwise count as lost.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,17 @@ from gdbheap.targets.target import Target
 
 __all__ = ["with_hidden_words"]
 
-# So many bytes of lost blocks are worth the search; what one such word leads to may have others.
+# Lost blocks of at least LEAST bytes are worth the search. Blocks that such a word points to may contain further ones,
+# so the search is repeated up to ROUNDS times.
 LEAST, ROUNDS = 4 << 20, 4
 Draw = Callable[[Sequence[Root], Sequence[tuple[int, int]]], BlockReferences]
 
 
 def with_hidden_words(target: Target, draw: Draw, roots: Sequence[Root], heaps: Ranges) -> BlockReferences:
-    """Return the graph that ``draw`` makes of ``roots``, and of such words where there are any. ``heaps``: where blocks
-    lie."""
+    """Return the graph that ``draw`` makes of ``roots`` and of hidden words, if there are any.
+
+    ``heaps``: the ranges in which blocks lie.
+    """
     files = [file_root(mapping, ranges) for mapping, ranges in written_files(target)]
     roots, found, hidden = list(roots), draw(roots, []), set[tuple[int, int]]()
     for _ in range(ROUNDS):

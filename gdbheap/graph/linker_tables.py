@@ -1,5 +1,8 @@
-"""Tables of glibc's dynamic linker whose words lead nowhere: in what they do not fill lie words of the memory's former
-owners, and what they name, other structures of the linker hold."""
+"""Find tables of glibc's dynamic linker whose words are not references.
+
+Their unused parts contain words of the memory's former owners, and other structures of the linker hold everything that
+the tables name.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,17 @@ from gdbheap.targets.target import Target
 
 __all__ = ["mapping_tables"]
 
-# elf/dl-find_object.c (glibc 2.35 and later), struct dlfo_mappings_segment: previous, to_free, size, allocated. It
-# begins at the first multiple of two lines of the cache in its block, to_free: where that begins, in one of eight.
+# elf/dl-find_object.c (glibc 2.35 and later), struct dlfo_mappings_segment: previous, to_free, size, allocated. A
+# segment begins at the first multiple of two cache lines in its block; to_free is the block's address.
 WORD, HEAD, LINE = 8, 32, 128
-# Words that may lead to one, and lead on to the next.
+# The most words that are tried as segments; each segment points to the previous one.
 MAX_SEGMENTS = 1 << 10
-# Words of the linker's static data; it has about a thousand.
+# The most words of the linker's static data that are searched; it has about a thousand.
 MAX_WORDS = 1 << 16
 
 
 def mapping_tables(target: Target) -> list[int]:
-    """Return the addresses of the blocks in which it keeps where objects are mapped, ascending."""
+    """Return the addresses of the blocks in which the linker keeps where objects are mapped, ascending."""
     linkers = [loaded for loaded in target.objects if loaded.is_dynamic_linker]
     data = (place for one in linkers for start, end in one.writable_ranges() for place in range(start, end, WORD))
     words = _native.words_at(target.space, list(islice(data, MAX_WORDS)))

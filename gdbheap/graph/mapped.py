@@ -1,5 +1,5 @@
-"""Memory that a program mapped itself, by the blocks that say so: ``mmap.mmap`` objects, Arrow's memory-mapped files,
-torch's mapped storages, whatever keeps the address of a mapping and its size side by side."""
+"""Find memory that a program mapped itself, by the blocks that refer to it: ``mmap.mmap`` objects, Arrow's
+memory-mapped files, torch's mapped storages, and whatever keeps a mapping's address next to its size."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from gdbheap.targets.target import Target
 
 __all__ = ["Mapped", "find_mapped", "mapped_files", "shared_ranges", "written_files"]
 
-# Smaller mappings are left out; below so much together, and this part of RSS, nobody looks for owners.
+# Mappings below MIN_BYTES are left out. If they total less than MIN_TOGETHER, or less than 1/MIN_OF_RSS of RSS, gdbheap
+# does not look for owners.
 MIN_BYTES, MIN_TOGETHER, MIN_OF_RSS = 64 << 10, 1 << 20, 100
-# So much resident shared memory is searched for pointers, in a second or less.
+# The most bytes of resident shared memory that are searched for pointers, in a second or less.
 MAX_SHARED = 1 << 30
-# So much of files that are mapped is read where blocks seem to be lost.
+# The most bytes of mapped files that are read when blocks seem to be lost.
 MAX_FILES = 1 << 30
 Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """Memory [``address``, ``end``) in whole pages, ``block``: the block that says so, by its address. ``name``: of the
-    file, "" for anonymous memory; ``shared``: others may have the same pages, and see what is written there."""
+    """Memory [``address``, ``end``), in whole pages, that a block describes by an address and a size.
+
+    ``block``: the address of that block. ``name``: the file's name, "" for anonymous memory. ``shared``: other
+    processes may have the same pages, and see what is written there.
+    """
 
     address: int
     end: int
@@ -37,13 +41,13 @@ class Mapped:
 
     @property
     def size(self) -> int:
-        """Bytes with the rest of the last page."""
+        """Bytes, including the rest of the last page."""
         return self.end - self.address
 
 
 def mapped_files(target: Target) -> Ranges:
-    """Return shared memory and mapped files that are no part of a loaded object, the parts of one file that follow on
-    each other as one range."""
+    """Return shared memory and mapped files that are no part of a loaded object. Adjacent parts of one file are one
+    range."""
     found: Ranges = []
     last: Mapping | None = None
     for mapping in target.mappings:
@@ -60,8 +64,10 @@ def mapped_files(target: Target) -> Ranges:
 
 
 def shared_ranges(target: Target) -> tuple[Ranges, bool]:
-    """Return the shared memory of no file on a disk that the program may write, ascending, the smallest mappings where
-    these are large together, and whether it is all of it."""
+    """Return the writable shared memory without a file on a disk, ascending, and whether that is all of it.
+
+    The smallest mappings come first until MAX_SHARED bytes are reached.
+    """
     pages, left, found = target.pages, MAX_SHARED, []
     every = [one for one in target.mappings if one.writable and one.readable and _is_shared(one)]
     for mapping in sorted(every, key=lambda one: one.size):
@@ -72,8 +78,10 @@ def shared_ranges(target: Target) -> tuple[Ranges, bool]:
 
 
 def written_files(target: Target) -> list[tuple[Mapping, Ranges]]:
-    """Return the mapped files on a disk that the program may write and that are no part of a loaded object, with what
-    is resident of them; the smallest where these are large together."""
+    """Return the writable mapped files on a disk that are no part of a loaded object, with their resident ranges.
+
+    The smallest come first until MAX_FILES bytes are reached.
+    """
     unseen = {file.path for file, _ranges in target.unseen_data()}
     every = [
         (mapping, _resident(target, mapping))
@@ -102,7 +110,7 @@ def _is_shared(mapping: Mapping) -> bool:
 
 
 def _follows(before: Mapping, mapping: Mapping) -> bool:
-    """Return whether a mapping goes on where another one ends, in memory and in the file."""
+    """Return whether a mapping continues the one before it, in memory and in the file."""
     same = (before.inode, before.device, before.path) == (mapping.inode, mapping.device, mapping.path)
     return same and before.end == mapping.start and before.offset + before.size == mapping.offset
 
@@ -110,8 +118,11 @@ def _follows(before: Mapping, mapping: Mapping) -> bool:
 def find_mapped(
     target: Target, heaps: _native.Heaps, candidates: Iterable[tuple[int, int]], progress: Progress | None = None
 ) -> list[Mapped]:
-    """Return the memory among ``candidates`` to which blocks of ``heaps`` lead by an address beside a size: a mapping
-    begins or ends there, or the next such memory. Ascending and disjoint."""
+    """Return the memory among ``candidates`` that blocks of ``heaps`` describe by an address next to a size.
+
+    Its address or its end must be the boundary of a mapping, or of other such memory. The result is ascending and
+    disjoint.
+    """
     ranges = sorted((start, end) for start, end in candidates if end - start >= MIN_BYTES)
     whole = sum(end - start for start, end in ranges)
     if whole < max(MIN_TOGETHER, (target.rss.bytes or 0) // MIN_OF_RSS):
@@ -120,7 +131,7 @@ def find_mapped(
     rows = _native.find_mapped(heaps, ranges, page, progress)
     largest: dict[int, tuple[int, bool, int]] = {}
     for block, place, address, size in rows:
-        # A view of the memory, such as a Py_buffer, has other fields between the two.
+        # A view of the memory, such as a Py_buffer, has other fields between the address and the size.
         found = address + -(-size // page) * page, _word(target, place + target.machine.word) == size, block
         largest[address] = max(found, largest.get(address, found), key=lambda row: row[:2])
     return list(_proven(target, ranges, {address: (block, end) for address, (end, _own, block) in largest.items()}))
@@ -134,7 +145,8 @@ def _word(target: Target, address: int) -> int | None:
 
 
 def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]]) -> Iterator[Mapped]:
-    """Yield the memory that fits: the kernel joins neighbours, so that one of several may have no end of its own."""
+    """Yield the memory whose boundaries fit. The kernel joins neighbouring mappings, so one of several may have no
+    boundary of its own."""
     starts = {mapping.start for mapping in target.mappings} | {start for start, _end in ranges}
     ends = {mapping.end for mapping in target.mappings} | {end for _start, end in ranges}
     by_end: defaultdict[int, list[int]] = defaultdict(list)
@@ -146,7 +158,7 @@ def _proven(target: Target, ranges: Ranges, largest: dict[int, tuple[int, int]])
         address = fitting.pop()
         if address in largest and address not in accepted:
             accepted.add(address)
-            # A mapping between two that fit begins where one ends.
+            # A mapping between two that fit starts where one of them ends.
             fitting += [largest[address][1], *by_end.pop(address, [])]
     last = 0
     for address in sorted(accepted):
@@ -160,6 +172,6 @@ def _named(target: Target, address: int, end: int, block: int) -> Mapped:
     mapping = target.mappings.find(address)
     if mapping is None or mapping.anonymous and mapping.private:
         return Mapped(address, end, block, "", False)
-    # A core does not say which mappings are shared: the files of shared memory are, others may be.
+    # A core does not say which mappings are shared. Files of shared memory are; other files may be.
     is_told = not mapping.private or not mapping.inode and mapping.path.startswith(MEMORY_FILES)
     return Mapped(address, end, block, mapping.name, is_told)

@@ -1,4 +1,4 @@
-"""Names for the edges of a graph, from the roots on, as far as a budget goes: naming one reads its holder."""
+"""Name the edges of a graph, starting at the roots. Naming an edge reads its holder, so a budget limits the number."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ __all__ = ["BUFFER", "INDEX", "INSIDE", "MOST_NAMED", "NAME", "EdgeName", "EdgeN
 
 INDEX, NAME, INSIDE = range(3)
 MOST_NAMED = 250_000
-"""How many edges get names: about ten seconds' work, done when the process runs again."""
+"""The most edges that get names: about ten seconds' work, done after the process runs again."""
 MAX_WORDS_BYTES = 1 << 16
 AT_ONCE = 10_000
 
 
 class EdgeName(NamedTuple):
-    """What a holder calls a reference. ``kind``: INDEX, a place in a sequence (``text`` is a number); NAME, as a
-    program calls it; INSIDE, something that no program names, such as an offset."""
+    """What a holder calls a reference.
+
+    ``kind``: INDEX is a position in a sequence (``text`` is a number), NAME is a name that the program uses, INSIDE is
+    anything without a name in the program, such as an offset.
+    """
 
     kind: int
     text: int | str
 
 
 EdgeNames = dict[int, "list[EdgeName | None]"]
-"""By the number of a node the names of its edges, in their order; None for one without."""
+"""By the number of a node: the names of its edges, in their order; None for an edge without a name."""
 
 BUFFER = EdgeName(INSIDE, "(buffer)")
 
@@ -38,30 +41,37 @@ class Holders(Protocol):
     """What knows the holders of one kind of graph."""
 
     def of_root(self, root: Node, target: Node) -> EdgeName | None:
-        """What a root calls its reference."""
+        """Return what a root calls its reference to ``target``, or None."""
 
     def held(self, holder: Node, is_namespace: bool) -> Iterable[tuple[int, EdgeName]]:
-        """(address, name) of all to which a block refers, as far as it has names. ``is_namespace``: its keys are
-        names of a program."""
+        """Return (address, name) of everything that a block refers to by a name.
+
+        ``is_namespace``: the block's keys are names of a program.
+        """
 
     def is_dict(self, node: Node) -> bool:
-        """Whether what the keys are depends on who holds it."""
+        """Return whether the meaning of the node's keys depends on its holder."""
 
     def makes_namespace(self, name: EdgeName) -> bool:
-        """Whether an edge of that name leads to a dict whose keys are names."""
+        """Return whether an edge of that name points to a dict whose keys are names."""
 
 
 def name_edges(target: Target, nodes: Nodes, holders: Holders | None, most: int = MOST_NAMED) -> tuple[EdgeNames, bool]:
-    """The names, those near the roots first, and whether all edges were looked at. Without ``holders`` they are
-    offsets."""
+    """Return the names of edges, those near the roots first, and whether all edges were examined.
+
+    Without ``holders`` the names are offsets. ``most``: the most edges that get names.
+    """
     found = _Naming(target, nodes, holders)
     return found.names, found.run(most)
 
 
 class _Naming:
-    """Breadth first. Dicts wait until nothing else is left: who holds one says what its keys are; and so do buffers,
-    which are named with the objects that they belong to. Words on stacks, the last phase, wait for all others: one that
-    is left over leads to a dict whose holder has not been met."""
+    """Names edges breadth first.
+
+    Dicts wait for all other nodes, because their holders say what their keys are. Buffers wait too: they are named with
+    the objects that they belong to. Words on stacks, the last phase, come after everything else: a stale one may point
+    to a dict whose holder has not been met.
+    """
 
     def __init__(self, target: Target, nodes: Nodes, holders: Holders | None) -> None:
         self.space, self.nodes, self.graph, self.holders = target.space, nodes, nodes.graph, holders
@@ -76,7 +86,7 @@ class _Naming:
         for number, root in enumerate(nodes.roots, nodes.first_root):
             (self._last if root.phase == last else self._queue).append(number)
         self._namespaces: set[int] = set()
-        # Buffers that were named by the object that they belong to.
+        # Buffers that were named with the object that they belong to.
         self._owned: set[int] = set()
 
     def run(self, most: int) -> bool:
@@ -88,7 +98,7 @@ class _Naming:
         return True
 
     def _numbers(self) -> Iterator[int]:
-        """In the order in which nodes are named; those that no root leads to come last."""
+        """Yield node numbers in the order in which nodes are named; unreachable nodes come last."""
         while waiting := self._queue or self._late or self._last:
             yield waiting.popleft()
         for start in range(0, self.graph.nodes, AT_ONCE):
@@ -112,8 +122,10 @@ class _Naming:
             self._go_on(targets, names)
 
     def _with_buffers(self, node: Node) -> Iterator[tuple[int, list[_native.Edge]]]:
-        """A node and, of an object, the buffers that belong to it, each with its edges. One that several have, as keys
-        that are shared, is named by the first that has names for it."""
+        """Yield a node and, if it is an object, its buffers, each with its edges.
+
+        A buffer of several objects, such as shared keys, is named by the first object that has names for it.
+        """
         waiting, met = [node.id], {node.id}
         while waiting:
             own = waiting.pop(0)
@@ -143,7 +155,8 @@ class _Naming:
             named.setdefault(address, deque()).append(name)
 
         def next_of(target: Node) -> EdgeName | None:
-            """Of several references to one thing the next one; the last stands for what is left."""
+            """Return the next name for one of several references to ``target``; the last name serves all further
+            ones."""
             left = named.get(target.address)
             if not left:
                 return None
@@ -152,7 +165,7 @@ class _Naming:
         return next_of
 
     def _by_words(self, node: Node, targets: Sequence[Node], names: list[EdgeName | None]) -> None:
-        """Offsets for what has no name: edges to one target come in the order of the words that they are."""
+        """Name the remaining edges by offset. Edges to one target are in the order of their words."""
         wanted: dict[int, deque[int]] = {}
         for place, name in enumerate(names):
             if name is None:

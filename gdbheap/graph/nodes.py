@@ -1,4 +1,4 @@
-"""What the numbers of a native graph stand for, whatever its blocks hold."""
+"""The meaning of the native graph's node numbers, whatever its blocks hold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ MAX_KNOWN = 1 << 16
 
 @dataclass(frozen=True)
 class Root:
-    """Something outside of the heaps that refers to blocks: the addresses that it holds, and the memory whose words
-    may be addresses. ``phase``: when it is followed; see native/core/src/graph/tree.rs."""
+    """Something outside of the heaps that refers to blocks.
+
+    ``pointers``: addresses that it holds; ``ranges``: memory whose words may be addresses. ``phase``: when it is
+    followed; see native/core/src/graph/tree.rs.
+    """
 
     name: str
     phase: int
@@ -24,10 +27,11 @@ class Root:
 
 
 class Node(NamedTuple):
-    """What a number of the graph stands for.
+    """A node of the graph.
 
-    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own, else
-    its block's first byte; ``block`` that byte, ``size`` the block's with its header; ``type`` the type's address or 0.
+    ``place``: block, static or root; ``kind``: object, idle, buffer or unknown. ``address`` is an object's own address,
+    else the block's first byte. ``block`` is the block's first byte, ``size`` its bytes with the header; ``type`` is
+    the type's address or 0.
     """
 
     id: int
@@ -45,9 +49,9 @@ class Nodes:
 
     graph: _native.Graph
     roots: Sequence[Root]
-    # An edge of at most this strength is one that a program follows, as far as can be told.
+    # An edge of at most this number (EXACT to STRAY) counts as one that the program follows.
     believed = EXACT
-    # Whether objects count the references to them: what more of these are than exist is proven to be lost.
+    # Whether objects count the references to them. Then a count above the references that exist proves a lost one.
     counts_references = False
 
     def __init__(self) -> None:
@@ -55,16 +59,16 @@ class Nodes:
         self._words: dict[tuple[int, int], int | None] = {}
 
     def find(self, address: int) -> Node | None:
-        """The node that holds ``address``: a block, or the static type there."""
+        """Return the node that holds ``address``: a block, or the static type there. None if there is neither."""
         number = self.graph.find(address)
         return None if number is None else self.node(number)
 
     def node(self, number: int) -> Node:
-        """What a number stands for."""
+        """Return the node with this number."""
         return self.nodes([number])[0]
 
     def nodes(self, numbers: Sequence[int]) -> list[Node]:
-        """The nodes with these numbers, in their order."""
+        """Return the nodes with these numbers, in their order."""
         if len(self._known) > MAX_KNOWN:
             self._known.clear()
         known = self._known
@@ -75,22 +79,22 @@ class Nodes:
 
     @property
     def first_root(self) -> int:
-        """The number of the first root; those of the others follow."""
+        """The number of the first root; the other roots have the numbers after it."""
         return self.graph.nodes - len(self.roots)
 
     def owner_of(self, number: int) -> Node | None:
-        """Return the object or the root whose a block is, itself where it is an object; None for nobody's."""
+        """Return the object or the root that owns a block (an object owns itself), or None if nothing does."""
         (owner,) = self.graph.owners_of([number])
         return None if owner >= self.graph.nodes else self.node(owner)
 
     def word_of_root(self, block: int) -> int | None:
-        """Return the address of the word in the memory of a root from which a chain leads to a block; None for none."""
+        """Return the address of the word in a root's memory where the chain to a block begins, or None."""
         number = self.graph.find(block)
         chain = [] if number is None else self.graph.chain(number)[:2]
         return self.word_to(*self.nodes(chain)) if len(chain) == 2 else None
 
     def word_to(self, root: Node, first: Node) -> int | None:
-        """Return the address of the first word in the memory of a root that leads to a node; None for none."""
+        """Return the address of the first word in a root's memory that points to a node, or None."""
         key = root.id, first.id
         if key not in self._words:
             low, high = first.block, first.block + max(first.size, 1)
@@ -105,7 +109,7 @@ class Nodes:
         raise NotImplementedError
 
     def is_certain(self, number: int) -> bool:
-        """Whether a chain leads to the node that is known to consist of references."""
+        """Return whether a chain of proven references reaches the node."""
         raise NotImplementedError
 
     def _read(self, numbers: Sequence[int]) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""Ways through a graph as people read them, and those through a graph of blocks."""
+"""Paths through a graph as people read them, with names for the nodes and edges of a graph of blocks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gdbheap.targets.frames import Frame, frame_of_register, frame_of_variable, 
 from gdbheap.targets.ranges import Ranges
 
 STEPS_AT_EACH_END = 100
-# So many words of a stack that lead to one block are looked at.
+# The most words of a stack that point to one block and are examined.
 MAX_PLACES = 32
 BLOCK = "block"
-# What is in use and no living object's; without a type it is a block that Python 2 keeps for numbers.
+# IDLE: a used block without a living object. Without a type it is a block that Python 2 keeps for numbers.
 IDLE, NUMBERS = "idle", "block of free numbers"
-# Of C code, in a program with Python.
+# A block of C code in a program with Python.
 STRUCTURE = "structure"
 
 
@@ -37,8 +37,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Path:
-    """A way from a root to an object; ``expression`` is the same as Python, None where there is none. One that holds in
-    another interpreter than the main one says so in a comment."""
+    """A path from a root to an object.
+
+    ``expression`` is the path as Python, or None. If it holds in another interpreter than the main one, a comment in it
+    says so.
+    """
 
     steps: list[Step]
     expression: str | None
@@ -50,7 +53,7 @@ class Named(Protocol):
 
     @property
     def text(self) -> str:
-        """It follows the holder's own name."""
+        """The text of the edge, to be put after the holder's own name."""
 
 
 class Paths(Protocol):
@@ -58,36 +61,36 @@ class Paths(Protocol):
 
     @property
     def references(self) -> Nodes:
-        """The graph."""
+        """The graph whose nodes are named."""
 
     def type_name(self, node: Node) -> str:
-        """The type's name of an object, else a word for what it is."""
+        """Return the name of an object's type, or for other nodes a word for what they are."""
 
     def kind_name(self, kind: int) -> str:
-        """The name of a type by its address."""
+        """Return the name of a type by its address."""
 
     def structure_name(self, kind: int) -> str:
-        """The name of what a block of C code is, by its number."""
+        """Return the name of a kind of C blocks by its number."""
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Named:
-        """What ``holder`` calls its reference to ``target``; ``above``: the text of an edge to the holder."""
+        """Return what ``holder`` calls its reference to ``target``. ``above``: the text of an edge to the holder."""
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """A chain of the graph that begins at a root; of a long one the steps at both ends."""
+        """Return the path of a chain that begins at a root; a long one has only the steps at both ends."""
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Return what of a chain has names that distinguish one holder from another."""
+        """Return the nodes of a chain whose names distinguish one holder from another."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word that leads somewhere: where it is, in words."""
+    """An edge of a graph of blocks: a phrase that says where the pointing word is."""
 
     text: str
 
 
 class BlockPaths:
-    """Names for the nodes of a graph of blocks: blocks by class or size, edges by where the word is."""
+    """Names for the nodes of a graph of blocks: blocks by class or size, edges by the place of the word."""
 
     def __init__(self, references: BlockReferences) -> None:
         self.references = references
@@ -95,21 +98,23 @@ class BlockPaths:
         self._variables: list[tuple[int, int, str]] | None = None
 
     def type_name(self, node: Node) -> str:
-        """The type of what is in a block where that is known, else its size; of a root what it is."""
+        """Return the type of what is in a block, its size if that is unknown; for a root, its kind."""
         if isinstance(node.root, BlockRoot):
             return node.root.kind
         return self.kind_name(node.type) if node.type else block_name(node.size)
 
     def kind_name(self, kind: int) -> str:
-        """The name of a kind of block by its number."""
+        """Return the name of a kind of block by its number."""
         structures = self.references.structures
         return block_name(0) if structures is None else structures.name_of(kind)
 
     structure_name = kind_name
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Word:
-        """Where in ``holder`` the first word is that leads into ``target``, and how far into it where that is no
-        beginning."""
+        """Return where in ``holder`` the first word is that points into ``target``.
+
+        For an interior pointer it also says how far into ``target`` the word points.
+        """
         place = self._place(holder, target)
         if isinstance(holder.root, BlockRoot):
             return Word(self._of_root(holder.root, place, target))
@@ -120,8 +125,7 @@ class BlockPaths:
         return Word(f"{place - holder.block:+#x}{into}")
 
     def _place(self, holder: Node, target: Node) -> int | None:
-        """The address of the word; on a stack that of a register which was saved, rather than of one that may be left
-        over from a call."""
+        """Return the address of the word. On a stack, a saved register is preferred to a word that may be stale."""
         root = holder.root
         places = self._places(root.ranges if root is not None else [(holder.block, holder.block + holder.size)], target)
         first = next(places, None)
@@ -131,7 +135,7 @@ class BlockPaths:
         return next((place for place in islice(chain([first], places), MAX_PLACES) if place in saved), first)
 
     def _places(self, ranges: Ranges, target: Node) -> Iterator[int]:
-        """Yield the addresses of the words that lead to a node."""
+        """Yield the addresses of the words that point to a node."""
         low, high = target.block, target.block + max(target.size, 1)
         space = self.references.target.space
         for start, end in ranges:
@@ -156,14 +160,14 @@ class BlockPaths:
         if not frames:
             return root.name
         if place < frames[0].start:
-            # Below the stack pointer words are mostly left over.
+            # Words below the stack pointer are mostly stale.
             function = self._with_register(root, target)
             return root.name if function is None else f"{root.name}, in the frame of {function}"
         saver = frame_of_variable(known, place, self._word) if place in frames[0].saved else None
         return f"{root.name}, in the frame of {self._function(frames) if saver is None else saver.function}"
 
     def _with_register(self, root: BlockRoot, target: Node) -> str | None:
-        """Return the function that has a variable in a register of the root's thread which leads to ``target``."""
+        """Return the function with a variable in a register of the root's thread that points to ``target``, or None."""
         registers = register_numbers([] if root.thread is None else root.thread.registers)
         low, high = target.block, target.block + max(target.size, 1)
         numbers = [number for number, value in registers.items() if low <= value < high]
@@ -172,15 +176,17 @@ class BlockPaths:
         return next((frame.function for frame in owners if frame is not None), None)
 
     def _word(self, place: int) -> int:
-        """Return the word at a place, 0 where none can be read."""
+        """Return the word at an address, or 0 if it cannot be read."""
         try:
             return self.references.target.space.word(place)
         except Fault:
             return 0
 
     def _function(self, frames: Sequence[Frame]) -> str:
-        """Name the function of the first frame that is not the C library's, whose functions have what their callers
-        gave them in their own frames, too."""
+        """Name the function of the first frame that is not the C library's.
+
+        Functions of the C library keep their callers' arguments in their own frames, too.
+        """
         own = next((frame for frame in frames if not self._is_of_libc(frame)), frames[0])
         return own.function if own is frames[0] else f"{own.function} or below"
 
@@ -189,7 +195,7 @@ class BlockPaths:
         return loaded is not None and loaded.path.rsplit("/", 1)[-1].startswith(LIBCS)
 
     def _of_thread(self, root: BlockRoot, distance: int) -> str:
-        """The thread-local variable at that distance from the thread pointer."""
+        """Return the name of the thread-local variable at this distance from the thread pointer."""
         if self._variables is None:
             self._variables = thread_variables(self.references.target)
         for start, size, name in self._variables:
@@ -198,7 +204,7 @@ class BlockPaths:
         return root.name
 
     def _frames_of(self, root: BlockRoot) -> list[Frame]:
-        """Those of the thread whose stack, or registers, the root is."""
+        """Return the frames of the thread whose stack or registers the root is."""
         if root.part not in (STACK, REGISTERS) or root.thread is None:
             return []
         if root.thread.tid not in self._frames:
@@ -206,7 +212,7 @@ class BlockPaths:
         return self._frames[root.thread.tid]
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """A chain of the graph that begins at a root; of a long one the steps at both ends."""
+        """Return the path of a chain that begins at a root; a long one has only the steps at both ends."""
         length = max(len(numbers) - 1, 0)
         if length <= 2 * STEPS_AT_EACH_END:
             return Path(self._steps(numbers), None, length)
@@ -214,7 +220,7 @@ class BlockPaths:
         return Path([*self._steps(head), *self._steps(tail)], None, length)
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """The root, and what it leads to."""
+        """Return the root and the first block of the chain."""
         return numbers[:2]
 
     def _steps(self, numbers: Sequence[int]) -> list[Step]:
@@ -226,7 +232,7 @@ class BlockPaths:
 
 
 class Group(Protocol):
-    """Blocks of one kind: of a type, or of one size."""
+    """Blocks of one kind: of one type, or of one size."""
 
     @property
     def type_address(self) -> int: ...
@@ -241,7 +247,7 @@ class Group(Protocol):
 
 
 def group_name(paths: Paths, group: Group) -> str:
-    """The type of the blocks of a group, or what they are."""
+    """Return the type of the blocks of a group, or what they are."""
     if group.kind == STRUCTURE:
         return paths.structure_name(group.type_address)
     if group.type_address:
@@ -253,7 +259,7 @@ def group_name(paths: Paths, group: Group) -> str:
 
 
 def block_name(size: int) -> str:
-    """A block of which nothing is known but its size, with its header."""
+    """Return the name of a block of which only the size is known, header included."""
     return f"{BLOCK} of {size:,} bytes"
 
 

@@ -1,5 +1,5 @@
-"""Memory outside of the heaps that holds pointers into them: static data of the loaded objects, by symbol, what belongs
-to threads, and what else a program mapped."""
+"""Find the roots outside of the heaps: static data of the loaded objects by symbol, data of threads, and other memory
+that a program mapped."""
 
 from __future__ import annotations
 
@@ -45,31 +45,35 @@ __all__ = [
     "tls_size",
 ]
 
-# In which order roots are followed; see native/core/src/graph/tree.rs.
+# The phases in which roots are followed; see native/core/src/graph/tree.rs.
 BY_STATIC, BY_STACKS = 0, 1
-# The first phase of weak evidence: words in the padding of a block, and words into the middle of one.
+# The first phase of weak evidence: words in the padding of a block, and interior pointers.
 BY_PADDING = 2
-# Over words that may be left over.
+# The phase of words that may be stale.
 BY_LEFT_OVER = 5
-# What a root is.
+# The kinds of roots.
 GLOBAL, THREAD, MEMORY = "global", "thread", "memory"
 STACK, REGISTERS, DATA = "stack", "registers", "data"
-# On one side of the thread pointer lies static thread-local data, at most this much; on the other struct pthread.
+# Static thread-local data is on one side of the thread pointer, at most MAX_TLS bytes of it; struct pthread is on the
+# other.
 MAX_TLS, DESCRIPTOR = 16 << 10, 4 << 10
-# Of symbols that become roots, in all objects together; fewer where there is no memory for so many times these bytes.
+# The most symbols that become roots, in all objects together; fewer if there is no memory for SYMBOL_BYTES each.
 MAX_SYMBOLS, SYMBOL_BYTES = 1 << 20, 1 << 10
-# Of words that may be addresses, in all objects together; a section with more of them is one root.
+# The most runs of words that may be addresses, in all objects together; a section with more of them is one root.
 MAX_RUNS = 1 << 18
-# What the linker wrote and looks like an address: more of it counts as what the program wrote.
+# The most words that look like addresses and were written by the linker. Further ones count as the program's.
 MAX_LINKED = 1 << 18
 PIECE = 4 << 20
 
 
 @dataclass(frozen=True)
 class BlockRoot(Root):
-    """A root of a graph of blocks. ``kind``: GLOBAL, THREAD or MEMORY. Of a global ``owner`` is the path of the object
-    whose data it is, of a thread its number and name. ``part``: of a global its symbol in quotes or its section, of a
-    thread STACK, REGISTERS or DATA; of a mapping its name. ``thread``: whose it is."""
+    """A root of a graph of blocks.
+
+    ``kind``: GLOBAL, THREAD or MEMORY. ``owner``: for a global the path of its object, for a thread its number and
+    name. ``part``: for a global its symbol in quotes or its section, for a thread STACK, REGISTERS or DATA, for a
+    mapping its name. ``thread``: the thread that it belongs to.
+    """
 
     kind: str = MEMORY
     owner: str = ""
@@ -79,14 +83,14 @@ class BlockRoot(Root):
 
 @dataclass(frozen=True)
 class Tables:
-    """Where tables of virtual functions may lie, and code: what ``_native.draw_blocks`` is told."""
+    """Ranges in which vtables and code may lie, for ``_native.draw_blocks``."""
 
     data: Ranges
     code: Ranges
 
 
 def tables(target: Target) -> Tables:
-    """Of all loaded objects."""
+    """Return the ranges of data and code of all loaded objects."""
     mappings = [mapping for loaded in target.objects for mapping in loaded.mappings]
     data = [(mapping.start, mapping.end) for mapping in mappings if not mapping.executable]
     code = [(mapping.start, mapping.end) for mapping in mappings if mapping.executable]
@@ -101,9 +105,12 @@ def block_roots(
     taken: tuple[Ranges, Ranges],
     kept: Ranges,
 ) -> list[Root]:
-    """``stacks`` with what is in use of each; ``loose``: of stacks that are nobody's; ``others``: memory that is not
-    walked; ``taken``: where blocks lie, and the allocators' own records; ``kept``: what of ended threads' data the C
-    library still uses."""
+    """Return the roots of a graph of blocks.
+
+    ``stacks``: each with its used ranges. ``loose``: stacks without a thread. ``others``: memory that is not walked.
+    ``taken``: the ranges of blocks, and the allocators' own records. ``kept``: data of ended threads that the C library
+    still uses.
+    """
     heaps, books = taken
     bounds = (min(heaps)[0], max(end for _start, end in heaps)) if heaps else (0, 0)
     own = sorted(thread_data(target, tls_size(target)))
@@ -137,15 +144,19 @@ def block_roots(
 
 
 def given_data(target: Target, heaps: Ranges) -> Ranges:
-    """What of the loaded objects' static data blocks lie in: musl's dynamic linker gives its malloc what is left over
-    at the ends. ``heaps``: where blocks lie."""
+    """Return the parts of the loaded objects' static data in which blocks lie.
+
+    musl's dynamic linker gives its malloc the unused ends of that data. ``heaps``: the ranges in which blocks lie.
+    """
     data = joined(sorted(pair for loaded in target.objects for pair in loaded.writable_ranges()))
     return intersect(joined(sorted(heaps)), data)
 
 
 def _frames_first(pointers: Sequence[int], stack: Stack, live: Ranges) -> Ranges:
-    """Return what lies above the highest of the stack ``pointers`` (ascending) in there, then what is below it, where
-    words are mostly left over."""
+    """Return the used part of a stack above its stack pointer, then the part below it, where words are mostly stale.
+
+    ``pointers``: all stack pointers, ascending; the highest one in this stack counts.
+    """
     place = bisect_left(pointers, stack.end)
     high = pointers[place - 1] if place else 0
     below = [(start, min(end, high)) for start, end in live if stack.start <= high and start < high]
@@ -164,8 +175,10 @@ def _data_root(thread: Thread, own: Ranges) -> BlockRoot:
 
 
 def thread_variables(target: Target) -> list[tuple[int, int, str]]:
-    """(distance from the thread pointer, size, name) of the program's own thread-local variables. It is the first
-    object that has room there (elf/dl-tls.c, _dl_determine_tlsoffset)."""
+    """Return (distance from the thread pointer, size, name) of the program's own thread-local variables.
+
+    The program is the first object that gets room there (elf/dl-tls.c, _dl_determine_tlsoffset).
+    """
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     part = next((part for part in program.segments if part.type == PT_TLS), None) if program is not None else None
     if program is None or part is None or not target.machine.storage.data_below:
@@ -177,7 +190,7 @@ def thread_variables(target: Target) -> list[tuple[int, int, str]]:
 
 
 def program_storage(target: Target) -> Ranges:
-    """Return where the thread-local data of the program lies, a range for each thread, ascending and disjoint."""
+    """Return the ranges of the program's thread-local data, one for each thread, ascending and disjoint."""
     program = target.object_of(target.auxv.get(AT_ENTRY, 0))
     parts = [part for part in program.segments if part.type == PT_TLS] if program is not None else []
     size = sum(_up(part.memory_size, max(part.align, 1)) for part in parts)
@@ -199,12 +212,12 @@ def _other(target: Target, start: int, end: int) -> BlockRoot:
 
 
 def file_root(mapping: Mapping, ranges: Ranges) -> BlockRoot:
-    """Return the root for what is read of a mapped file."""
+    """Return the root for ``ranges`` of a mapped file."""
     return BlockRoot(f"{mapping.name} at {mapping.start:#x}", BY_STATIC, [], ranges, MEMORY, "", mapping.name)
 
 
 def kernel_roots(known: KernelPointers) -> list[Root]:
-    """Return the roots for what the kernel keeps for the program."""
+    """Return the roots for addresses that the kernel keeps for the program."""
     kinds = [("epoll", known.epoll), ("timers", known.timers)]
     return [
         BlockRoot(f"the kernel ({part})", BY_STATIC, pointers, [], MEMORY, "", part)
@@ -215,7 +228,7 @@ def kernel_roots(known: KernelPointers) -> list[Root]:
 
 @dataclass
 class _Budget:
-    """How many more symbols, and words without one, may become roots."""
+    """How many more symbols, and runs of words without a symbol, may become roots."""
 
     symbols: int = field(default_factory=lambda: min(MAX_SYMBOLS, room_for_copy() // SYMBOL_BYTES))
     runs: int = MAX_RUNS
@@ -224,8 +237,11 @@ class _Budget:
 def _globals(
     target: Target, loaded: LoadedObject, bounds: tuple[int, int], given: Ranges, budget: _Budget
 ) -> Iterator[BlockRoot]:
-    """A root for each symbol of its data, and, where no symbol is, for each stretch of words that may be addresses of
-    blocks, by its place in its section; ``given``: what blocks lie in."""
+    """Yield a root for each symbol of an object's data.
+
+    Data without a symbol gives a root for each run of words that may be addresses of blocks, named by its offset in its
+    section. ``given``: ranges in which blocks lie.
+    """
     ranges = subtract(_static_data(target, loaded), given)
     if not ranges:
         return
@@ -255,8 +271,8 @@ def _globals(
 
 
 def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
-    """Return the name of the static variable that has the word at an address, with its library's, where it begins and
-    its bytes; None where no symbol says it."""
+    """Return (name with its library, start, bytes) of the static variable that holds an address, or None if no symbol
+    does."""
     loaded = target.object_of(address)
     if loaded is None:
         return None
@@ -266,12 +282,13 @@ def variable_at(target: Target, address: int) -> tuple[str, int, int] | None:
 
 
 def _quoted(symbol: str) -> str:
-    """Return a symbol as sentences have it: ``names`` and ``last`` are words of theirs as well."""
+    """Return a symbol in quotes, because ``names`` and ``last`` are also words of sentences."""
     return f"'{readable(symbol)}'"
 
 
 def _unseen(target: Target, bounds: tuple[int, int], budget: _Budget) -> Iterator[BlockRoot]:
-    """Those of files whose headers are nowhere, by the distance from where they are mapped."""
+    """Yield the roots in data of files whose headers cannot be read, named by the distance from where they are
+    mapped."""
     for file, ranges in target.unseen_data():
         yield from _unnamed(target, file.path, ("data", file.base), aligned(target, ranges), bounds, budget)
 
@@ -295,17 +312,18 @@ def _global(path: str, part: str, parts: Ranges) -> BlockRoot:
 
 
 def _renamed(root: BlockRoot, title: str) -> BlockRoot:
-    """Return a global of the program under the name that the program was started by, as redis-server is a link."""
+    """Return a global of the program with the name by which the program was started, because redis-server is a link."""
     return replace(root, name=f"{root.part} in {title}", owner=f"{root.owner.rpartition('/')[0]}/{title}")
 
 
 def _plainness(name: str) -> tuple[int, int, str]:
-    """Of names for one address the plainest comes first: ``environ`` before ``__environ``."""
+    """Return a sort key that puts the plainest name for an address first: ``environ`` before ``__environ``."""
     return len(name) - len(name.lstrip("_")), len(name), name
 
 
 def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
-    """Its data, also what is read-only since it was relocated (RELRO), without what the linker wrote there."""
+    """Return an object's data, with data that is read-only after relocation (RELRO), and without words that the linker
+    wrote."""
     loads = [part for part in loaded.segments if part.type == PT_LOAD and part.flags & PF_W]
     placed = ((loaded.bias + load.address, loaded.bias + load.address + load.memory_size) for load in loads)
     mapped = joined(sorted([(mapping.start, mapping.end) for mapping in loaded.mappings] + loaded.bss))
@@ -315,11 +333,13 @@ def _static_data(target: Target, loaded: LoadedObject) -> Ranges:
 
 
 def linked(target: Target, loaded: LoadedObject) -> Ranges:
-    """Words of static data that look like addresses in anonymous memory and are what the linker wrote: no block was
-    there yet. Flags of static types, code and text do, where the program is linked at a fixed address and its heap near
-    it."""
+    """Return words of static data that look like addresses in anonymous memory but were written by the linker, before
+    any block existed.
+
+    Flags of static types, code and text look like that if the program is linked at a fixed address near its heap.
+    """
     heaps = target.mappings.writable_anonymous
-    # A word more each, because what is in the file may begin in the middle of one.
+    # Each piece has one extra word, because data from the file may begin in the middle of a word.
     pieces = (
         (start + at, data[at : at + PIECE + target.machine.word])
         for start, data in loaded.initial_data()
@@ -331,7 +351,10 @@ def linked(target: Target, loaded: LoadedObject) -> Ranges:
 
 
 def tls_size(target: Target) -> int:
-    """Static thread-local data of all loaded objects, each rounded up; the most there can be if some are not seen."""
+    """Return the bytes of static thread-local data of all loaded objects, rounded up.
+
+    It is MAX_TLS if some objects cannot be read.
+    """
     if target.unseen:
         return MAX_TLS
     parts = [part for loaded in target.objects for part in loaded.segments if part.type == PT_TLS]
@@ -339,7 +362,7 @@ def tls_size(target: Target) -> int:
 
 
 def thread_data(target: Target, size: int) -> Ranges:
-    """Of each thread ``size`` bytes of its static thread-local data, and its struct pthread."""
+    """Return, for each thread, ``size`` bytes of its static thread-local data, and its struct pthread."""
     found = []
     for thread in target.threads:
         storage, pointer = target.machine.storage, thread.thread_pointer
@@ -351,5 +374,5 @@ def thread_data(target: Target, size: int) -> Ranges:
 
 
 def aligned(target: Target, ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """From the first whole word of each on."""
+    """Return the ranges, each starting at its first whole word."""
     return [(target.machine.word_up(start), end) for start, end in ranges]

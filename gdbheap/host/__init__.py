@@ -1,1 +1,1 @@
-"""What the kernel's books on this machine say: processes, control groups, mounts, what is free."""
+"""Figures of this machine's kernel: processes, control groups, mounts, free memory."""

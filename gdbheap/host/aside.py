@@ -1,4 +1,4 @@
-"""Work that may wait in the kernel for another user, and is given up then."""
+"""Work that may block in the kernel because of another user, and is given up then."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ LOOK_SECONDS, LONGEST_SECONDS = 1.0, 10.0
 
 
 def do_aside(work: Callable[[], None], progress: Callable[[], int]) -> bool:
-    """Do ``work`` on a thread of its own; return whether it was done. It is given up where ``progress``, a count, has
-    not changed for a second, and after ten seconds; the thread may go on for a while, and nobody waits for it."""
+    """Do ``work`` on its own thread; return whether it finished.
+
+    It is given up if ``progress``, a count, has not changed for a second, and after ten seconds. The thread may go on
+    for a while; nothing waits for it.
+    """
     thread = threading.Thread(target=work, daemon=True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

@@ -1,7 +1,8 @@
-"""The control group that a process's memory is charged to, and what the kernel says of it (versions 1 and 2).
+"""The control group that accounts for a process's memory, with the kernel's figures (versions 1 and 2).
 
-Files: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel; pressure: accounting/psi.rst. No
-more is needed than to read files that everybody may read: not a byte of the process's memory."""
+Files: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel; pressure: accounting/psi.rst.
+Only files that everybody may read are needed, and no byte of the process's memory.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ __all__ = ["Group", "Pressure", "find_group"]
 
 TEXT_LIMIT = 1 << 20
 CONTROLLER = "memory"
-# The hierarchy's root has it, in version 1; what is charged there is the whole machine's.
+# In version 1 only the hierarchy's root has this file. The root's figures are the whole machine's.
 OF_ROOT = "release_agent"
-# Of memory.stat, by our names. Version 1 counts what the groups below it use under total_.
+# Keys of memory.stat by the fields of Group. In version 1, total_ keys include the groups below.
 SECOND = {
     "anon": "anon", "file": "file", "shmem": "shmem", "slab": "slab", "kernel": "kernel",
     "inactive_file": "inactive_file",
@@ -35,8 +36,11 @@ KERNELS_PARTS = ("slab", "kernel_stack", "pagetables", "percpu", "sock")
 
 @dataclass(frozen=True)
 class Pressure:
-    """For how long tasks waited for memory; ``scope``: "group", or "machine" where groups have no such figures (version
-    1)."""
+    """How long tasks waited for memory.
+
+    ``some``, ``full``: percentages over the last 10, 60 and 300 seconds. ``scope``: "group", or "machine" if groups
+    have no such figures (version 1).
+    """
 
     scope: str
     some: tuple[float, ...]
@@ -46,19 +50,20 @@ class Pressure:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"of": "scope"})
 
 
 @dataclass(frozen=True)
 class Group:
-    """A control group; bytes, None where the kernel does not say.
+    """A control group; sizes are bytes, None if the kernel does not say.
 
-    ``path`` is as ``/proc/PID/cgroup`` names it. ``current`` is what is charged, with all groups below it; ``max`` the
-    least limit of it and of the groups above, which is that of ``max_of``; ``high`` the least at which programs are
-    slowed down. ``file`` is page cache with ``shmem``, shared memory and tmpfs. ``kernel`` has ``slab``. ``events``:
-    how often, by the kernel's words: ``max`` (the limit was hit), ``oom``, ``oom_kill``, in version 2 ``low`` and
-    ``high``."""
+    ``path`` is as in ``/proc/PID/cgroup``. ``current``: what it uses with all groups below it. ``max``: the smallest
+    limit of it and of the groups above, set by ``max_of``. ``high``: the smallest limit at which programs are slowed
+    down. ``file``: page cache including ``shmem``, shared memory and tmpfs. ``kernel`` includes ``slab``. ``events``:
+    counts by the kernel's names: ``max`` (the limit was hit), ``oom``, ``oom_kill``, and in version 2 ``low`` and
+    ``high``.
+    """
 
     path: str
     version: int
@@ -78,8 +83,10 @@ class Group:
 
 
 def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> Group | None:
-    """The group of a process; None where none counts its memory apart from the machine's, or it cannot be read.
-    ``proc`` and ``mounted``: where these file systems are."""
+    """Return the group of a process; None if no group below the root counts its memory, or it cannot be read.
+
+    ``proc`` and ``mounted`` are where these file systems are mounted.
+    """
     folders = [folder for folder in group_folders(process, CONTROLLER, proc, mounted) if _has_books(folder)]
     return _read(folders, Path(proc), Path(mounted)) if folders else None
 
@@ -90,7 +97,7 @@ def _has_books(folder: Path) -> bool:
 
 
 def _read(folders: list[Path], proc: Path, mounted: Path) -> Group | None:
-    """Of the first folder, whose limits are those of all."""
+    """Return the group of the first folder, with the limits of all folders."""
     folder = folders[0]
     is_second = (folder / "memory.current").is_file()
     current = _number(folder / ("memory.current" if is_second else "memory.usage_in_bytes"))
@@ -119,13 +126,13 @@ def _read(folders: list[Path], proc: Path, mounted: Path) -> Group | None:
 
 
 def _sum(fields: Mapping[str, int]) -> int | None:
-    """The kernel's own memory by its parts, before Linux 5.18."""
+    """Return the kernel's own memory as the sum of its parts, for kernels before Linux 5.18."""
     known = [fields[part] for part in KERNELS_PARTS if part in fields]
     return sum(known) if known else None
 
 
 def _name(folder: Path, mounted: Path) -> str:
-    """As ``/proc/PID/cgroup`` names it: below the root of its hierarchy."""
+    """Return the group's path below the root of its hierarchy, as in ``/proc/PID/cgroup``."""
     with suppress(ValueError):
         inside = folder.relative_to(mounted / CONTROLLER)
         return f"/{inside}" if str(inside) != "." else "/"
@@ -136,14 +143,14 @@ def _name(folder: Path, mounted: Path) -> str:
 
 
 def _least(folders: list[Path], name: str) -> tuple[int | None, Path | None]:
-    """The least limit of that name, and whose it is."""
+    """Return the smallest limit in files of that name, and the folder that sets it."""
     found = [(limit, folder) for folder in folders if (limit := _number(folder / name)) is not None]
     limit, folder = min(found, key=lambda pair: pair[0], default=(UNLIMITED, None))
     return (limit, folder) if limit < UNLIMITED else (None, None)
 
 
 def _first_events(folder: Path) -> dict[str, int]:
-    """What version 1 counts, by the names of version 2."""
+    """Return the counts of version 1 under the names of version 2."""
     killed = _pairs(folder / "memory.oom_control").get("oom_kill")
     hit = _number(folder / "memory.failcnt")
     return {name: count for name, count in (("max", hit), ("oom_kill", killed)) if count is not None}
@@ -155,7 +162,7 @@ def _pressure(folder: Path, proc: Path, is_second: bool) -> Pressure | None:
 
 
 def _pressure_in(path: Path, of: str) -> Pressure | None:
-    """Lines "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", the total in microseconds."""
+    """Parse lines "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234", the total in microseconds."""
     rows: dict[str, list[float]] = {}
     for line in _text(path).splitlines():
         kind, *words = line.split()
@@ -168,13 +175,13 @@ def _pressure_in(path: Path, of: str) -> Pressure | None:
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    """Lines of a name and a number."""
+    """Parse lines of a name and a number."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal() and len(row[1]) <= 20}
 
 
 def _number(path: Path) -> int | None:
-    """A number alone; None also for "max"."""
+    """Return the number that a file contains; None also for "max"."""
     text = _text(path).strip()
     return int(text) if text.isdecimal() and len(text) <= 20 else None
 

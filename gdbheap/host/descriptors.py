@@ -1,4 +1,4 @@
-"""What a process has open, as /proc says (proc_pid_fd(5))."""
+"""List the open files of a process from /proc (proc_pid_fd(5))."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ __all__ = ["links"]
 
 
 def links(folder: str, most: int | None = None) -> Iterator[tuple[str, str]]:
-    """Yield the first ``most`` descriptors of the process of a folder of /proc, as their names in ``fd``, each with
-    where its link leads: a path may have 4 KiB. Raises OSError where they may not be listed."""
+    """Yield the first ``most`` descriptors of a process, each as its name in ``fd`` and the target of its link.
+
+    ``folder`` is the process's folder in /proc. A link's path may have 4 KiB. Raises OSError if they may not be listed.
+    """
     with os.scandir(f"{folder}/fd") as entries:
         for entry in islice(entries, most):
             with suppress(OSError):

@@ -1,5 +1,7 @@
-"""File systems behind a process's mappings, and those whose owner may leave a read waiting for ever (FUSE, and overlays
-above it); and the one door to files by paths that a target names."""
+"""File systems behind a process's mappings, and a safe way to open files by paths that a target names.
+
+The owner of a FUSE file system, or of an overlay above one, may leave a read waiting for ever.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,27 @@ KERNELS = "proc"
 # Folders below an overlay; "lowerdir+" and "datadir+" have one each.
 LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
-# What leads to the files of a process.
+# A path into the root folder of a process.
 _ROOT = re.compile(r"(/proc/[^/]+(?:/task/[^/]+)?)/root(?:/|\Z)")
 _SEPARATOR = re.compile(r"(?<!\\):")
-# Beyond this length of the list of mounts, file systems count as unknown.
+# File systems beyond this length of the list of mounts count as unknown.
 MOST_BYTES = 4 << 20
-# The user of a mount that names none.
+# The user of a mount without a user in its options.
 NOBODY = -1
-# ioctl_ns(2): the user namespace that a namespace belongs to, and who made that.
+# ioctl_ns(2): get the user namespace that owns a namespace, and the user who created it.
 NS_GET_USERNS, NS_GET_OWNER_UID = 0xB701, 0xB704
 
 
 class FileSystems:
-    """Tells by the devices of mappings who answers when their pages are read, and opens files by paths that a target
-    names, without waiting for ever: no path is followed into a mount for which another user answers, nor into the
-    folders of processes in /proc, but for those of the target's own ``folder`` and below the root folders of processes
-    that the user has ``named`` in a path (``/proc/PID/root/…``)."""
+    """Finds out who answers reads of mappings, and opens files by a target's paths without waiting for ever.
+
+    No path is followed into a mount for which another user answers. None is followed into process folders in /proc,
+    except the target's own ``folder`` and the root folders of processes that the user has ``named`` in a path
+    (``/proc/PID/root/…``).
+    """
 
     def __init__(self, folder: ProcessFolder | None = None, named: Iterable[str | None] = ()) -> None:
-        # Its path leads there while it is held.
+        # The folder is kept because its path is valid only while it is held.
         self._folder = folder
         self._own = folder.path("").rstrip("/") if folder is not None else None
         self._roots = {match[1] for path in named if path is not None and (match := _ROOT.match(path))}
@@ -59,15 +63,18 @@ class FileSystems:
 
     @property
     def warnings(self) -> list[str]:
-        """Return a line of the files that were left out because nobody answers for them, if there are any."""
+        """A line about files left out because reading them would never end; empty if there are none."""
         if not self._late:
             return []
         rest = f" and {len(self._late) - 1} more files" if len(self._late) > 1 else ""
         return [f"nobody answers for {named(one_line(self._late[0]))}{rest}: what they hold is missing"]
 
     def hold(self, path: str) -> HeldFile:
-        """Hold the file with a path that the target names by O_PATH; its descriptor is the caller's to close. Raises
-        OSError (EXDEV where the path leads to where nobody goes, TimeoutError where nobody answers), ValueError."""
+        """Open by O_PATH the file at a path that the target names; the caller closes its descriptor.
+
+        Raises OSError (EXDEV if the path enters a mount that must not be followed, TimeoutError if a file system does
+        not answer), ValueError.
+        """
         path = os.path.join("" if path.startswith("/") else os.getcwd(), path)
         self._read()
         try:
@@ -84,8 +91,10 @@ class FileSystems:
             raise
 
     def find(self, path: str) -> HeldFile | None:
-        """Return what is at such a path, with its path without links; None where there is nothing, or nobody goes. Its
-        descriptor is closed."""
+        """Return the file at such a path, with its path without links; its descriptor is closed.
+
+        None if nothing is there, or the path must not be followed.
+        """
         try:
             held = self.hold(path)
         except (OSError, ValueError):
@@ -94,34 +103,36 @@ class FileSystems:
         return held
 
     def open(self, path: str) -> BinaryIO:
-        """Open a regular file at such a path. Raises OSError as ``hold``, ValueError."""
+        """Open a regular file at such a path. Raises OSError as ``hold`` does, ValueError."""
         return open_regular(path, hold=self.hold)
 
     def descriptor(self, path: str) -> int:
-        """Return a descriptor that reads such a file. Raises as ``open``."""
+        """Return a descriptor for reading such a file. Raises as ``open`` does."""
         return regular_descriptor(path, hold=self.hold)
 
     def is_answered(self, device: str) -> bool | None:
-        """Return whether the kernel itself, root or our own user answers reads of a device ("08:01"); False where
-        another user does, None where the process has no such mount (any more)."""
+        """Return whether the kernel, root or our own user answers reads of a device ("08:01").
+
+        False if another user does, None if the process does not have the mount, or no longer.
+        """
         if device == self._memory or device.partition(":")[0].strip("0"):
-            # Memory of the kernel's, or a disk.
+            # Kernel memory, or a disk.
             return True
         mounts = self._read()
         if device not in mounts:
-            # Another user may have mounted it and taken the mount away.
+            # Another user may have mounted and unmounted it.
             return None if is_trusted(self._mounter) else False
         return is_trusted(mounts[device])
 
     def is_reached(self, path: str) -> bool:
-        """Return whether a path leads, for the process and for us, through no mount that another user answers for."""
+        """Return whether a path crosses no mount for which another user answers, neither the process's nor ours."""
         self._read()
-        # As deep as a path may be: the cost is that of the mounts.
+        # The cost depends on the number of distinct mount point lengths, not on the depth of the path.
         lengths = (length for length in self._lengths if path[length : length + 1] in ("", "/"))
         return not any(path[:length] in self._served for length in lengths)
 
     def _read(self) -> Map[str, int | None]:
-        """Read who answers for the mounts of the process and for ours, and which are others', once."""
+        """Read once who answers for the process's mounts and for ours, and which mounts belong to other users."""
         if self._mounts is None:
             own = own_mounts()
             mounts, users = list(parse_mounts(own)), find_answering(own)
@@ -140,12 +151,12 @@ class FileSystems:
 
 
 def is_trusted(user: int | None) -> bool:
-    """Return whether who answers is the kernel (None), root or our own user."""
+    """Return whether the kernel (None), root or our own user answers."""
     return user in (None, 0, os.geteuid())
 
 
 def own_mounts() -> bytes:
-    """Return our own ``mountinfo``; nothing where it cannot be read."""
+    """Return our own ``mountinfo``; empty if it cannot be read."""
     try:
         with open(f"{PROC}/self/mountinfo", "rb") as stream:
             return stream.read(MOST_BYTES)
@@ -154,9 +165,11 @@ def own_mounts() -> bytes:
 
 
 def mounter_of(namespace: str) -> int | None:
-    """Return who may mount in a mount namespace (a path, ``/proc/PID/ns/mnt``): None where that takes the rights of
-    root in our own user namespace, else the user who made its user namespace; NOBODY where that is unknown, or root,
-    who gave it to others."""
+    """Return the user who may mount in a mount namespace (a path, ``/proc/PID/ns/mnt``).
+
+    None if that needs root's rights in our own user namespace; else the user who created its user namespace. NOBODY if
+    that is unknown, or is root, who gave it to others.
+    """
     try:
         number = open_patiently(namespace, False)
         try:
@@ -175,29 +188,32 @@ def mounter_of(namespace: str) -> int | None:
 
 
 def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) -> dict[str, int | None]:
-    """Return the devices of a ``mountinfo``, with the user whose program answers, None where that is the kernel.
-    ``own``: our own ``mountinfo``; ``mounter``: who may mount what is in ``text`` alone.
+    """Return the devices in a ``mountinfo``, with the user whose program answers, or None for the kernel.
 
-    An overlay is answered by who answers for its layers, and these are named by whoever mounted it, as he saw them; so
-    are users by who mounts a FUSE file system."""
+    ``own``: our own ``mountinfo``. ``mounter``: who may mount what is only in ``text``. For an overlay, the users of
+    its layers answer. The layers' paths are as its mounter saw them, and the mounter of a FUSE file system chooses its
+    user option.
+    """
     found: dict[str, int | None] = {}
     ours, theirs = ({mount.point.rstrip("/"): mount for mount in parse_mounts(part)} for part in (own, text))
     known = {mount.device for mount in ours.values()}
     for mount in parse_mounts(text):
         if mounter is not None and mount.device not in known and mount.kind.startswith((OVERLAY, FUSE)):
-            # User 0 of a mount in another user namespace may be anybody.
+            # User 0 in another user namespace may be any user.
             user: int | None = mounter
         else:
             user = _least_trusted(_users(mount, ours if mount.device in known else theirs))
         device = device_name(mount.device)
-        # One device may be mounted in several places.
+        # A device may be mounted in several places.
         found[device] = user if user is not None else found.get(device)
     return found
 
 
 def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
-    """Yield whose programs answer for a mount, and for what lies below it where it is an overlay. ``mounts``: by their
-    points; what is mounted elsewhere is left out."""
+    """Yield the users whose programs answer for a mount and, for an overlay, for its layers.
+
+    ``mounts`` is by mount point. Layers on other mounts are skipped.
+    """
     waiting, seen = [mount], set()
     while waiting:
         one = waiting.pop()
@@ -209,12 +225,12 @@ def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
 
 
 def _least_trusted(users: Iterable[int]) -> int | None:
-    """Return one who is neither root nor we, where one is among them; None without any."""
+    """Return a user who is neither root nor we, if there is one among them; None without any user."""
     return max(users, key=lambda user: not is_trusted(user), default=None)
 
 
 def _layers(options: str) -> Iterator[str]:
-    """Yield the folders below an overlay that its options name."""
+    """Yield the folders of an overlay's layers, from its options."""
     for option in options.split(","):
         name, _sign, value = option.partition("=")
         if name in LAYERS:
@@ -224,7 +240,7 @@ def _layers(options: str) -> Iterator[str]:
 
 
 def _mount_at(path: str, mounts: Map[str, Mount]) -> Iterator[Mount]:
-    """Yield the mount that a path lies on; nothing for a relative one."""
+    """Yield the mount that contains a path; nothing for a relative path."""
     places = at_and_above(path) if path.startswith("/") else ()
     yield from [mounts[place] for place in places if place in mounts][:1]
 
@@ -235,7 +251,7 @@ def _user(options: str) -> int:
 
 
 def device_of_memory() -> str:
-    """Return the device of files that are memory alone: memfd, System V's, shared anonymous memory."""
+    """Return the device of files that are only memory: memfd, System V, shared anonymous memory."""
     number = os.memfd_create("gdbheap", os.MFD_CLOEXEC)
     try:
         device = os.fstat(number).st_dev

@@ -1,4 +1,4 @@
-"""How much memory and how many processes there is still room for: the machine, the control groups, the limits."""
+"""Room left for memory and processes: on the machine, in control groups, under limits."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ __all__ = [
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 62
 MAX_MAP_COUNT = 65_530
-"""The kernel's own limit on the mappings of a process, unless somebody sets another one."""
-# Of a disk this much, or a twentieth of a smaller one, is left to others.
+"""The kernel's default limit on the mappings of a process."""
+# This much of a disk, or a twentieth of a small one, is left for other programs.
 SPARED, SPARED_PART = 256 << 20, 20
 
 
 def copy_fits(size: int) -> bool:
-    """Whether ``size`` bytes are at most half of what this process could still have."""
+    """Return whether ``size`` bytes are at most half of the memory that this process can still get."""
     return size <= room_for_copy()
 
 
 def room_for_copy() -> int:
-    """Half of the bytes that this process could still have."""
+    """Return half of the bytes that this process can still get."""
     return min(memory_left("self"), _address_space_left()) // 2
 
 
 class RoomLeft:
-    """What is left of the memory while a file is read: half of what there was at first is not used."""
+    """Checks the memory left while a file is read: half of the initial amount stays unused."""
 
     def __init__(self) -> None:
         self._spared = room_for_copy()
         self._asked = 0
 
     def check(self, name: str, done: int, step: int) -> None:
-        """Ask after every ``step`` of what is ``done``. Raises GdbheapError where the half is used up."""
+        """Check again after every ``step`` bytes ``done``. Raises GdbheapError if the half is used up."""
         if done - self._asked < step:
             return
         self._asked = done
@@ -62,26 +62,26 @@ class RoomLeft:
 
 
 def disk_left(descriptor: int) -> int:
-    """Return the bytes that we may still write on the file system of an open file."""
+    """Return the bytes that gdbheap may still write on the file system of an open file."""
     room = os.statvfs(descriptor)
     spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
     return max(0, room.f_bavail * room.f_frsize - spared)
 
 
 def memory_left(process: int | str) -> int:
-    """Bytes that a process can still get: what the machine has, and what each control group above it allows."""
+    """Return the bytes that a process can still get, on the machine and in each control group above it."""
     machine = _meminfo().get("MemAvailable", 0)
     return max(0, min([machine, *(limit - used for limit, used in _memory_limits(process))]))
 
 
 def group_limit(process: int | str) -> int | None:
-    """The least that any control group above a process allows all its processes together; None without a limit."""
+    """Return the smallest memory limit of the control groups above a process, in bytes; None without a limit."""
     least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
     return least if least < UNLIMITED else None
 
 
 def processes_left(process: int | str) -> int:
-    """How many more processes or threads its control groups allow."""
+    """Return how many more processes or threads a process's control groups allow."""
     groups = [
         limit - used
         for folder in group_folders(process, "pids")
@@ -91,7 +91,7 @@ def processes_left(process: int | str) -> int:
 
 
 def threads_left() -> int:
-    """Return how many more threads this user may start: what the control groups, the kernel and RLIMIT_NPROC leave."""
+    """Return how many more threads this user may start under control groups, the kernel and RLIMIT_NPROC."""
     running = _text(Path(f"{PROC}/loadavg")).partition("/")[2].split()
     tasks = int(running[0]) if running and running[0].isdigit() else 0
     limits = [_text(Path(f"{PROC}/sys/kernel/{name}")) for name in ("pid_max", "threads-max")]
@@ -109,7 +109,7 @@ def mappings_limit() -> int:
 
 
 def commit_left() -> int | None:
-    """Bytes that may still be promised where the kernel counts promises (vm.overcommit_memory 2); None elsewhere."""
+    """Return the bytes that can still be committed (vm.overcommit_memory 2); None in other modes."""
     if _text(Path(f"{PROC}/sys/vm/overcommit_memory")) != "2":
         return None
     sizes = _meminfo()
@@ -117,7 +117,7 @@ def commit_left() -> int | None:
 
 
 def _memory_limits(process: int | str) -> Iterator[tuple[int, int]]:
-    """(limit, used) of each control group above a process, in bytes; UNLIMITED where there is no limit."""
+    """Yield (limit, used) of each control group above a process, in bytes; UNLIMITED if there is no limit."""
     for folder in group_folders(process, "memory"):
         yield _pair(folder, ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes"))
 
@@ -136,9 +136,11 @@ def _address_space_left() -> int:
 
 
 def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
-    """The folders of a process's control group and of those above it: of version 2, and of 1 where that is mounted.
-    Inside of a container the names may be the machine's, and only the container's own group is there: that is at the
-    root. ``proc`` and ``mounted``: where these file systems are."""
+    """Yield the folders of a process's control group and of those above it, of versions 2 and 1 if mounted.
+
+    Inside a container the names may be the machine's while only the container's own group is visible, at the root.
+    ``proc`` and ``mounted`` are where these file systems are mounted.
+    """
     for line in _text(Path(f"{proc}/{process}/cgroup")).splitlines():
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         if controllers and controller not in controllers.split(","):
@@ -166,7 +168,7 @@ def _text(path: Path) -> str:
 
 
 def threads_of_user(uid: int) -> int:
-    """How many threads all visible processes of a user have (what RLIMIT_NPROC counts)."""
+    """Return the number of threads of all visible processes of a user (what RLIMIT_NPROC counts)."""
     total = 0
     for name in filter(str.isdigit, os.listdir(PROC)):
         fields = parse_status(_text(Path(f"{PROC}/{name}/status")).encode())

@@ -1,4 +1,4 @@
-"""Which process it was: what tells it from all others, also when its id is given away again or the machine restarts."""
+"""Identify a process among all others, even after its id is reused or the machine restarts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ CONTAINER = re.compile(rb"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULT
 
 @dataclass(frozen=True)
 class Identity:
-    """The name of the machine, the id of its boot (random_boot_id(4)), when the process started in clock ticks after
-    that (proc(5), stat), and the id of the container that it runs in; each None where it is not known."""
+    """What identifies a process. Each field is None if unknown.
+
+    ``host``: the machine's name; ``boot_id``: the id of its boot (random_boot_id(4)); ``start_time``: clock ticks from
+    the boot to the start of the process (proc(5), stat); ``container``: the id of its container.
+    """
 
     host: str | None = None
     boot_id: str | None = None
@@ -28,7 +31,7 @@ class Identity:
 
 
 def identify(read: Callable[[str], bytes], pid: int) -> Identity:
-    """That of a process of the machine whose files ``read`` reads, or raises OSError."""
+    """Return the identity of a process. ``read`` reads a file of its machine, or raises OSError."""
     texts = {}
     for path in (HOST_NAME, BOOT_ID, f"/proc/{pid}/stat", f"/proc/{pid}/cgroup"):
         texts[path] = b""

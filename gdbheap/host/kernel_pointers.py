@@ -1,5 +1,8 @@
-"""Addresses that a program gave to the kernel, which hands them back with an event: of epoll (proc_pid_fdinfo(5)) and
-of timers (proc_pid_timers(5)). Those of requests to io_uring are not told."""
+"""Addresses that a program gave to the kernel, which returns them with events.
+
+They come from epoll (proc_pid_fdinfo(5)) and timers (proc_pid_timers(5)). The kernel does not show those of io_uring
+requests.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ _EXPIRING = re.compile(rb"^signal: \d+/(?:0x)?([0-9a-f]+)$", re.MULTILINE)
 
 @dataclass
 class KernelPointers:
-    """What the targets of ``epoll`` and ``timers`` carry, addresses or not; ``is_whole``: whether the kernel has no
-    others, as far as it says."""
+    """The values registered with ``epoll`` and ``timers``, addresses or not.
+
+    ``is_whole``: whether the kernel has no others, as far as it shows.
+    """
 
     epoll: list[int] = field(default_factory=list)
     timers: list[int] = field(default_factory=list)
@@ -29,7 +34,7 @@ class KernelPointers:
 
 
 def kernel_pointers(place: str | None, proc: str = PROC) -> KernelPointers:
-    """Return those of a process. ``place``: its folder below /proc, None where there is none."""
+    """Return those of a process. ``place``: its folder below /proc, None if it has none."""
     if place is None:
         return KernelPointers(is_whole=False)
     folder, found = f"{proc}/{place}", KernelPointers()
@@ -46,7 +51,7 @@ def kernel_pointers(place: str | None, proc: str = PROC) -> KernelPointers:
             found.epoll, is_all = watched_by_epolls(folder, epolls)
             found.is_whole &= is_all
     except OSError:
-        # Also where a thread of the process keeps the lock of an epoll for ever.
+        # This also happens if a thread of the process never releases the lock of an epoll.
         found.is_whole = False
     return found
 

@@ -1,4 +1,4 @@
-"""The lines of ``/proc/PID/mountinfo`` (proc_pid_mountinfo(5))."""
+"""Parse ``/proc/PID/mountinfo`` (proc_pid_mountinfo(5))."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """The device (``st_dev``), the mount point, the type of the file system, its options, divided by commas, and the
-    number that the kernel gives the mount."""
+    """One mount: its device (``st_dev``), mount point, file system type, options and the kernel's number for it.
+
+    The options are separated by commas.
+    """
 
     device: int
     point: str
@@ -26,7 +28,7 @@ class Mount:
 
 
 def parse_mounts(text: bytes) -> Iterator[Mount]:
-    """Yield the mounts in their order; lines that are none are skipped."""
+    """Yield the mounts in their order. Lines of another form are skipped."""
     for match in _LINE.finditer(text):
         point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[4])
         device = os.makedev(int(match[2]), int(match[3]))
@@ -35,12 +37,12 @@ def parse_mounts(text: bytes) -> Iterator[Mount]:
 
 
 def device_name(device: int) -> str:
-    """Return a device (``st_dev``) as ``/proc/PID/maps`` has it, such as ``08:01``."""
+    """Return a device (``st_dev``) in the form of ``/proc/PID/maps``, such as ``08:01``."""
     return f"{os.major(device):02x}:{os.minor(device):02x}"
 
 
 def at_and_above(point: str) -> Iterator[str]:
-    """Yield the path of a mount point and of each folder above it, without a slash at their ends."""
+    """Yield the path of a mount point and of each folder above it, without trailing slashes."""
     path = point.rstrip("/")
     while path:
         yield path

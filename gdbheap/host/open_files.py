@@ -1,5 +1,8 @@
-"""How many files this program may have open. The usual soft limit, 1,024, is what select(2) can take. A program that
-does not call select may raise it to the hard limit."""
+"""The limit on open files of this program.
+
+The usual soft limit, 1,024, is what select(2) can take. A program that does not call select may raise it to the hard
+limit.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +24,23 @@ def allow_many() -> None:
 
 
 def be_usual() -> None:
-    """Have the soft limit as it was before ``allow_many``: in a child, right before it runs another's program."""
+    """Restore the soft limit from before ``allow_many``, in a child right before it runs another program."""
     if _usual:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_usual[0], hard), hard))
 
 
 def free() -> int:
-    """Return how many more files may be opened."""
+    """Return how many more files this program may open."""
     return max(0, _limit() - len(os.listdir("/proc/self/fd")))
 
 
 def leave_room(descriptor: int) -> None:
-    """Raise OSError (EMFILE) for a descriptor above the lowest third of the limit: a stop of each process takes as many
-    again, and what is done then needs some, too. The kernel gives the lowest number that is free."""
+    """Raise OSError (EMFILE) for a descriptor above the lowest third of the limit.
+
+    A stop of each process takes as many descriptors again, and the work during a stop needs some, too. The kernel hands
+    out the lowest free number.
+    """
     if descriptor >= _limit() // 3:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

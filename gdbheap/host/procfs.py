@@ -1,7 +1,7 @@
-"""One process's folder in ``/proc``, held open: what tells a process from another one that gets its number later.
+"""A process's folder in ``/proc``, held open, so that its files never belong to a later process with the same id.
 
-Files are read through the folder's descriptor: when the process is gone they fail with ESRCH, whoever has its
-number by then. Formats: proc(5).
+Files are read through the folder's descriptor. Once the process is gone they fail with ESRCH, whichever process has the
+id by then. Formats: proc(5).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from gdbheap._native import Descriptor, open_patiently, read_at_patiently, read_
 from gdbheap.machines.machine import Machine
 
 PROC = "/proc"
-# The name of the memory that brk(2) gives, in maps and smaps.
+# The name in maps and smaps of the memory from brk(2).
 BREAK = "[heap]"
 SUMS = ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages", "LazyFree")
 TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
 PF_KTHREAD = 0x00200000
-# Fields of stat, counted from the state on, which follows the name (proc(5)).
+# Fields of stat, counted from the state, which follows the name (proc(5)).
 STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, PAGES, START_CODE, START_STACK = 0, 1, 6, 7, 9, 19, 21, 23, 25
 ENDED = ("Z", "X", "x")
-# Of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
+# Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst; the second since Linux 4.2).
 PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 PAGEMAP_AT_ONCE = 1 << 20
 ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 
-# The kernel reads these files without a lock. For the others it waits for the locks of the memory map and of execve(),
-# which a thread of the process may keep for ever.
+# The kernel reads these files without a lock. For all others it waits for the locks of the memory map and of execve(),
+# which a thread of the process may hold for ever.
 UNLOCKED = ("status", "statm", "comm", "cgroup", "limits", "mountinfo")
 
-# Below /proc: the descriptors of whoever asks.
+# Below /proc: the descriptors of the process that opens the path.
 OWN_DESCRIPTORS = "self/fd"
 
 _HELD = re.compile(rf"^{PROC}/{OWN_DESCRIPTORS}/\d+/")
@@ -47,16 +47,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Rss:
-    """Resident and swapped bytes of the whole target, None when nobody knows, and who says so.
+    """Resident and swapped bytes of the whole target, None if unknown, and their ``source``.
 
-    ``private``: what was resident of files and of shared memory is not among them, and nobody knows it.
-    ``anonymous``: the resident bytes that no file is behind (RssAnon), None when nobody says. ``proportional``: its
-    share of these, each page divided by the number of processes that have it (Pss_Anon), None beside a copy of ours,
-    which counts as one. ``shared``: whether other processes may have some of its changed pages too, as after fork().
-    ``huge``: of the resident bytes those in huge pages that the kernel made of ordinary memory (AnonHugePages).
-    ``lazy``: of the anonymous ones those that were given back by madvise(MADV_FREE), and that the kernel takes when it
-    needs them (LazyFree). ``dirty``: of all resident ones those that were written to since they were read; ``locked``:
-    those that mlock() keeps there; ``shmem``: those of shared memory (RssShmem).
+    ``private``: resident pages of files and shared memory are unknown and not included. ``anonymous``: the resident
+    bytes without a file (RssAnon), None if unknown. ``proportional``: its share of these, each page divided by the
+    number of processes that map it (Pss_Anon); None next to a copy of ours, which counts as a process. ``shared``:
+    whether other processes may share some of its changed pages, as after fork(). ``huge``: the resident bytes in
+    transparent huge pages (AnonHugePages). ``lazy``: the anonymous bytes that madvise(MADV_FREE) freed and that the
+    kernel takes when it needs them (LazyFree). ``dirty``: the resident bytes written since they were read. ``locked``:
+    those that mlock() keeps. ``shmem``: those of shared memory (RssShmem).
     """
 
     bytes: int | None
@@ -74,11 +73,10 @@ class Rss:
 
 
 class ProcessFolder:
-    """``/proc/PID`` of the process that has the number now. Raises OSError (ENOENT when there is no such process).
+    """``/proc/PID`` of the process that has the id now. Raises OSError (ENOENT if there is no such process).
 
-    The kernel gives a number away again once its process has ended and was waited for; from then on nothing is in the
-    folder. Where a number has to be used, what has it is taken hold of first, and ``is_there`` asked then: the number
-    was its own up to that moment.
+    The kernel reuses an id once its process has ended and was waited for; from then on the folder is empty. If an id
+    must be used, first get a handle by it and then check ``is_there``: until then the id belonged to this process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -90,20 +88,20 @@ class ProcessFolder:
 
     @property
     def descriptor(self) -> int:
-        """The folder's descriptor, which is open as long as this is there."""
+        """The folder's descriptor, open as long as this object lives."""
         return self._folder.number
 
     @property
     def place(self) -> str:
-        """Return its path below /proc, which leads to this process alone: for us, and for children that we fork."""
+        """Its path below /proc, which leads only to this process: for us, and for children that we fork."""
         return f"{OWN_DESCRIPTORS}/{self.descriptor}"
 
     def path(self, name: str) -> str:
-        """The path of a file of the process, for those who open it themselves while this is there."""
+        """Return the path of a file of the process, for callers that open it while this object lives."""
         return f"{PROC}/{self.place}/{name}"
 
     def is_there(self) -> bool:
-        """Whether the number is its own: it runs, or nobody has waited for its end yet."""
+        """Return whether the id still belongs to it: it runs, or its end was not waited for yet."""
         try:
             os.stat("stat", dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
@@ -111,17 +109,18 @@ class ProcessFolder:
         return True
 
     def is_running(self) -> bool:
-        """Whether it has not ended: where its first thread has, others may run on."""
+        """Return whether it has not ended. After its first thread has ended, others may still run."""
         try:
             return self.living() is not None
         except OSError:
             return False
 
     def living(self) -> tuple[str, dict[str, str]] | None:
-        """The place below its folder where the kernel shows its memory, and the fields of ``status`` there.
+        """Return the place below its folder where the kernel shows its memory, and the ``status`` fields there.
 
-        The place is "" until its first thread has ended, then "task/TID/" of the first thread that has not (proc(5));
-        None if all have ended. Reading ``status`` never blocks. Raises OSError."""
+        The place is "" until its first thread has ended, then "task/TID/" of the first thread that has not (proc(5)).
+        None if all have ended. Reading ``status`` never blocks. Raises OSError.
+        """
 
         def places() -> Iterator[str]:
             yield ""
@@ -136,7 +135,7 @@ class ProcessFolder:
         return None
 
     def pidfd(self) -> int:
-        """A new descriptor of the process (pidfd_open(2), Linux 5.3). Raises OSError, AttributeError."""
+        """Return a new descriptor of the process (pidfd_open(2), Linux 5.3). Raises OSError, AttributeError."""
         descriptor = os.pidfd_open(self.pid)
         if not self.is_there():
             os.close(descriptor)
@@ -144,13 +143,13 @@ class ProcessFolder:
         return descriptor
 
     def signal(self, number: int) -> None:
-        """Send a signal to this process, not to one that has its number since. Raises OSError."""
+        """Send a signal to this process, never to a later one with the same id. Raises OSError."""
         try:
             descriptor = self.pidfd()
         except (AttributeError, OSError) as error:
             if isinstance(error, ProcessLookupError) or not self.is_there():
                 raise ProcessLookupError(f"process {self.pid} has ended") from None
-            # Before Linux 5.3, or where a filter refuses it: by number, right after that was its own.
+            # Before Linux 5.3, or if a filter refuses pidfds: by id, right after the check that it is still its own.
             os.kill(self.pid, number)
             return
         try:
@@ -159,13 +158,16 @@ class ProcessFolder:
             os.close(descriptor)
 
     def real_user(self) -> int:
-        """The real uid of the process. Raises OSError."""
+        """Return the real uid of the process. Raises OSError."""
         words = self.status().get("Uid", "").split()
         return int(words[0]) if words and words[0].isdigit() else -1
 
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
-        """The first ``limit`` bytes of a file. Raises OSError; TimeoutError where the kernel would wait for a thread of
-        the process that keeps the lock of its memory map, or is in execve()."""
+        """Return the first ``limit`` bytes of a file.
+
+        Raises OSError; TimeoutError if the kernel would wait for a thread of the process that holds the lock of its
+        memory map, or is in execve().
+        """
         if os.path.basename(name) not in UNLOCKED:
             return read_patiently(self.path(name), limit)
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder.number)
@@ -173,21 +175,25 @@ class ProcessFolder:
             return b"".join(_parts(stream.fileno(), limit))
 
     def memory(self) -> Descriptor:
-        """Open the memory of the program that it runs now, to write there. The descriptor never leads to a program
-        that the process runs later. Raises OSError."""
+        """Open the memory of the program that it runs now, for writing.
+
+        The descriptor never leads to a program that the process runs later. Raises OSError.
+        """
         return Descriptor(open_patiently(self.path("mem"), True))
 
     def link(self, name: str) -> str:
-        """Where a link points. Raises OSError as ``read``."""
+        """Return the target of a link. Raises OSError as ``read`` does."""
         return read_link_patiently(self.path(name))
 
     def check_memory(self) -> None:
-        """Raises OSError where its memory may not be read, for which the kernel asks the same as for a stop, but for
-        other tracers."""
+        """Raise OSError if its memory may not be read.
+
+        The kernel requires the same permission as for a stop, but allows other tracers.
+        """
         Descriptor(open_patiently(self.path("mem"), False))
 
     def tasks(self) -> list[int]:
-        """The ids of its threads, ascending; at most TASK_LIMIT. Raises OSError."""
+        """Return the ids of its threads, ascending, at most TASK_LIMIT. Raises OSError."""
         descriptor = os.open("task", _FOLDER, dir_fd=self._folder.number)
         try:
             return sorted(int(name) for name in os.listdir(descriptor) if name.isdigit())[:TASK_LIMIT]
@@ -195,20 +201,21 @@ class ProcessFolder:
             os.close(descriptor)
 
     def thread_name(self, tid: int) -> str:
-        """The name of a thread as it is, unprintable bytes and all; ``""`` when it is gone."""
+        """Return the name of a thread, with unprintable bytes; ``""`` once the thread has ended."""
         try:
             return self.read(f"task/{tid}/comm").decode("utf-8", "replace").rstrip("\n")
         except OSError:
             return ""
 
     def status(self, task: int | None = None) -> dict[str, str]:
-        """The fields of ``status``, of one thread when ``task`` is given. Raises OSError."""
+        """Return the fields of ``status``, for one thread if ``task`` is given. Raises OSError."""
         return parse_status(self.read("status" if task is None else f"task/{task}/status"))
 
     def soft_limit(self, name: str) -> int | None:
-        """A limit of the process by its name in ``limits`` ("Max processes"); None: unlimited, or not there.
+        """Return a soft limit by its name in ``limits`` ("Max processes"); None: unlimited, or not there.
 
-        Raises OSError."""
+        Raises OSError.
+        """
         for line in self.read("limits").decode("ascii", "replace").splitlines():
             if line.startswith(name):
                 soft = line[len(name) :].split()[0]
@@ -216,20 +223,20 @@ class ProcessFolder:
         return None
 
     def flags(self) -> int:
-        """The kernel's flags of the task (PF_… of <linux/sched.h>). Raises OSError."""
+        """Return the kernel's flags of the task (PF_… of <linux/sched.h>). Raises OSError."""
         return parse_flags(self.read("stat"))
 
     def owner(self) -> int:
-        """The uid that owns the files in it: root's, not the process's, when the process is not dumpable."""
+        """Return the uid that owns its files in /proc: root's if the process is not dumpable."""
         return os.stat("status", dir_fd=self._folder.number).st_uid
 
 
 Named = Union[int, ProcessFolder]
-"""A process by its number, which means whoever has that now, or held since it was named."""
+"""A process by its id, which may belong to another process by now, or by its folder, held since it was named."""
 
 
 def as_shown(path: str, pid: int | None) -> str:
-    """A path of ``ProcessFolder.path`` as a person would type it."""
+    """Return a path from ``ProcessFolder.path`` as a person would type it."""
     return _HELD.sub(f"{PROC}/{pid}/", path)
 
 
@@ -243,23 +250,23 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
 
 
 def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
-    """The entries of ``count`` pages from page ``first`` on; fewer at the end. Raises OSError."""
+    """Return the entries of ``count`` pages from page ``first`` on; fewer at the end. Raises OSError."""
     raw = read_at_patiently(path, 8 * first, 8 * count)
     return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
 
 def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
-    """How many pages of [start, end) one process alone maps. Raises OSError."""
+    """Return how many pages of [start, end) only this process maps. Raises OSError."""
     count = 0
     for at in range(start // page * 8, end // page * 8, PAGEMAP_AT_ONCE):
         raw = read_at_patiently(path, at, min(PAGEMAP_AT_ONCE, end // page * 8 - at))
-        # Both bits are in the last byte of an entry.
+        # Both bits, PM_PRESENT and PM_EXCLUSIVE, are in the last byte of an entry.
         count += raw[7::8].translate(ALONE).count(1)
     return count
 
 
 def parse_status(text: bytes) -> dict[str, str]:
-    """``Name: value`` lines; the first of a name counts, so that no process's own name can add a field."""
+    """Parse ``Name: value`` lines. The first line of a name counts, so a process's own name cannot add a field."""
     fields: dict[str, str] = {}
     for line in text.decode("utf-8", "replace").split("\n"):
         name, colon, value = line.partition(":")
@@ -269,9 +276,9 @@ def parse_status(text: bytes) -> dict[str, str]:
 
 
 def parse_rollup(text: bytes) -> Rss | None:
-    """Rss, Swap, Anonymous, Pss_Anon, AnonHugePages and LazyFree of ``smaps_rollup``; None without the first.
+    """Parse the sums of ``smaps_rollup``; None without Rss.
 
-    Pages of hugetlbfs are memory, too, but not in the kernel's Rss: they are added.
+    The kernel's Rss does not include pages of hugetlbfs, although they are memory; they are added.
     """
     fields = parse_status(text)
     sizes = [kib(fields.get(name)) for name in SUMS]
@@ -288,18 +295,20 @@ def parse_rollup(text: bytes) -> Rss | None:
 
 
 def stat_fields(stat: bytes) -> list[str]:
-    """The fields of ``/proc/PID/stat`` from the state on; what is before it, the name in parentheses, may hold spaces
-    and parentheses itself."""
+    """Return the fields of ``/proc/PID/stat`` from the state on.
+
+    The name before it, in parentheses, may itself contain spaces and parentheses.
+    """
     return stat.rpartition(b")")[2].decode("ascii", "replace").split()
 
 
 def parse_flags(stat: bytes) -> int:
-    """The kernel's flags of the task; 0 where they are not there."""
+    """Return the kernel's flags of the task; 0 if they are missing."""
     return _number(stat, FLAGS) or 0
 
 
 def parse_start(stat: bytes) -> int | None:
-    """When the process started, in clock ticks after the machine did."""
+    """Return when the process started, in clock ticks since boot; None if it is missing."""
     return _number(stat, START)
 
 
@@ -309,7 +318,7 @@ def _number(stat: bytes, place: int) -> int | None:
 
 
 def parse_auxv(machine: Machine, data: bytes) -> dict[int, int]:
-    """The auxiliary vector: pairs of words up to AT_NULL (getauxval(3))."""
+    """Parse the auxiliary vector: pairs of words up to AT_NULL (getauxval(3))."""
     found: dict[int, int] = {}
     words = machine.words_of(data)
     for key, value in zip(words[::2], words[1::2]):
@@ -320,7 +329,7 @@ def parse_auxv(machine: Machine, data: bytes) -> dict[int, int]:
 
 
 def kib(value: str | None) -> int | None:
-    """``"1234 kB"`` in bytes, None when it is nothing of the kind."""
+    """Return the bytes of ``"1234 kB"``; None for any other text."""
     words = (value or "").split()
     if len(words) != 2 or not words[0].isdigit() or words[1] != "kB":
         return None

@@ -1,4 +1,4 @@
-"""The name that a person gives a program: the script that an interpreter runs, else its command line's first word."""
+"""The name that a person uses for a program: the interpreter's script, else the first word of the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.host.file_systems import FileSystems
 __all__ = ["command_words", "program_name"]
 
 INTERPRETERS = re.compile(r"(python|pypy|ruby|perl|php|node|nodejs|bash|sh|java)[0-9.]*(-dbg|m|d)?\Z")
-# Options of interpreters whose next word is their value, and those that say what is run in the place of a script.
+# Options of interpreters whose next word is their value, and options that name what runs instead of a script.
 PYTHON = ("python", "pypy")
 OF_PYTHON = ("-X", "-W", "--check-hash-based-pycs")
 OF_OTHERS = ("-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
@@ -20,8 +20,11 @@ LONGEST = 60
 
 
 def program_name(arguments: Sequence[str], exe: str | None) -> str:
-    """Return the name, at most LONGEST characters. ``arguments``: of the command line; ``exe``: the program's file.
-    A program may have written its own words over them, as "nginx: worker process": these are its name."""
+    """Return the program's name, at most LONGEST characters.
+
+    ``arguments``: the command line; ``exe``: the program's file. A program may overwrite its command line with a title,
+    such as "nginx: worker process"; that title is its name.
+    """
     first = arguments[0] if arguments else ""
     if not first.strip():
         return os.path.basename(exe or "")[:LONGEST]
@@ -34,9 +37,11 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
 
 
 def command_words(arguments: Sequence[str], exe: str | None, executed: str = "") -> list[str]:
-    """Return the words that start the program again: none where it wrote others over its command line, or where they
-    cannot be read. The first is its file ``exe``, or a link to it by which it was ``executed`` or called: a virtual
-    environment's says more."""
+    """Return the words that start the program again.
+
+    Empty if the program overwrote its command line, or it cannot be read. The first word is its file ``exe``, or a link
+    to it by which it was ``executed`` or called: the link of a virtual environment says more.
+    """
     first = arguments[0] if arguments else ""
     is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe
     if not first or exe is None or is_title or "\ufffd" in "".join(arguments):
@@ -48,14 +53,17 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
 
 
 def _titled(title: str, exe: str | None) -> str:
-    """Return the name in a title: of a path with words after it, as redis-server writes, the file's name."""
+    """Return the name in a title. From a path with words after it, as redis-server writes, take the file's name."""
     path, _, words = title.partition(" ")
     is_path = path.startswith("/") and bool(words) and not (exe or "").startswith(f"{path} ")
     return os.path.basename(path) if is_path else os.path.basename(title) if title == exe else title
 
 
 def _script(words: Sequence[str], with_value: Sequence[str]) -> str:
-    """Return the name of what an interpreter runs; "" where it runs no file. ``with_value``: options that have one."""
+    """Return the name of the script that an interpreter runs; "" if it runs no file.
+
+    ``with_value``: options that take a value.
+    """
     left = list(words)
     while left:
         word = left.pop(0)

@@ -1,4 +1,4 @@
-"""Whether another process may do all that we may: what it says of itself can then be run by us."""
+"""Check whether another process has all our rights, so that running its command line gives it no new ones."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from gdbheap.machines.machine import X86_64
 
 __all__ = ["has_our_rights"]
 
-# proc(5), namespaces(7). What a process's children get is as good as what it has itself.
+# proc(5), namespaces(7). The namespace of its children counts as its own.
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", "uts")
-# The kernel's list of mounts begins at the root folder of a process, so that two with another root see other lists.
+# The kernel's list of mounts starts at a process's root folder, so processes with different roots see different lists.
 MOUNTS, MOST_BYTES = "mountinfo", 4 << 20
-# Profiles of AppArmor, contexts of SELinux.
+# The AppArmor profile or SELinux context.
 LABEL = "attr/current"
-# Of status: what must be the same, and sets of capabilities of which we may have none that it has not.
+# Fields of status: those that must be equal, and capability sets in which we may have none that it lacks.
 SAME = ("Gid", "NoNewPrivs", "Seccomp", "Seccomp_filters")
 CAPABILITIES = ("CapPrm", "CapEff", "CapBnd")
-# elf.h, of the auxiliary vector: not 0 for a program that got rights from its file.
+# elf.h, in the auxiliary vector: not 0 if the program got rights from its file.
 AT_SECURE = 23
 
 
 def has_our_rights(proc: str | None) -> bool:
-    """Return whether a process (its place below /proc) is our user's alone, real, effective and saved, with our groups,
-    namespaces, root folder and label, and with our capabilities and filters, which it does not have from its file (the
-    words of a set-uid program are those of who started it); False where one of these is unknown."""
+    """Return whether a process (its place below /proc) has all our rights; False if any of them is unknown.
+
+    Its real, effective and saved users must be ours, with our groups, namespaces, root folder, label, capabilities and
+    filters. It must not have got rights from its file: the starter of a set-uid program chooses its command line.
+    """
     try:
         return _is_allowed(f"{PROC}/self", f"{PROC}/{proc}")
     except (OSError, ValueError, KeyError):
@@ -39,7 +41,7 @@ def _is_allowed(own: str, other: str) -> bool:
     return (
         set(its["Uid"].split()) == {str(os.geteuid())}
         and all(ours.get(name) == its.get(name) for name in SAME)
-        # Before Linux 5.9 there may be more filters than ours.
+        # Before Linux 5.9 the number of filters is unknown and may differ from ours.
         and (its.get("Seccomp", "0") == "0" or "Seccomp_filters" in its)
         and set(ours["Groups"].split()) <= set(its["Groups"].split())
         and not any(int(ours[name], 16) & ~int(its[name], 16) for name in CAPABILITIES)
@@ -56,7 +58,7 @@ def _link(path: str) -> str:
 
 
 def _label(place: str) -> bytes:
-    """Return what a security module calls a process; nothing where there is none."""
+    """Return the security module's label of a process; empty without such a module."""
     with suppress(OSError):
         return read_patiently(f"{place}/{LABEL}", TEXT_LIMIT)
     return b""

@@ -1,4 +1,4 @@
-"""Where a process listens for TCP connections, as /proc says (proc_pid_net(5))."""
+"""Find where a process listens for TCP connections, from /proc (proc_pid_net(5))."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from gdbheap.host.descriptors import links
 __all__ = ["listening"]
 
 LISTEN = "0A"
-# Fields of a line of net/tcp: the local address, the state, and the socket's inode.
+# Field numbers in a line of net/tcp: the local address, the state, and the socket's inode.
 LOCAL, STATE, INODE = 1, 3, 9
 TABLE_BYTES, MAX_DESCRIPTORS = 4 << 20, 100_000
 TABLES = {"tcp": socket.AF_INET, "tcp6": socket.AF_INET6}
-# An address that stands for all of the machine's own.
+# Wildcard addresses, which stand for all addresses of the machine.
 ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 
 
 def listening(folder: str) -> list[tuple[str, int]]:
-    """Return the addresses and ports at which the process of a folder of /proc listens, the lowest port first; none
-    where the kernel does not say."""
+    """Return the addresses and ports on which a process listens, the lowest port first.
+
+    ``folder`` is its folder in /proc. Empty if the kernel does not say.
+    """
     own = _inodes(folder)
     found = set()
     for name, family in TABLES.items() if own else ():
@@ -34,7 +36,7 @@ def listening(folder: str) -> list[tuple[str, int]]:
 
 
 def _inodes(folder: str) -> set[str]:
-    """Return the inodes of the sockets that are open."""
+    """Return the inodes of the open sockets."""
     with suppress(OSError):
         opened = (link.partition(":[") for _name, link in links(folder, MAX_DESCRIPTORS))
         return {inode.rstrip("]") for kind, _, inode in opened if kind == "socket"}
@@ -42,7 +44,7 @@ def _inodes(folder: str) -> set[str]:
 
 
 def _place(text: str, family: int) -> tuple[str, int]:
-    """Return the address and the port; the kernel writes the words of the address in the machine's order."""
+    """Return the address and the port. The kernel writes the address's words in the machine's byte order."""
     address, port = text.split(":")
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     name = socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))

@@ -1,7 +1,7 @@
-"""Files in the tmpfs mounts that a process sees: memory that its container is charged, whoever maps them.
+"""Files in the tmpfs mounts that a process sees: its container pays for their memory, whoever maps them.
 
-The tree is another's, and root may look at it for a user: no link is followed, no other file system is entered, no file
-is opened, and what is read of it is bounded.
+The tree belongs to another user, and root may search it for a user. So no link is followed, no other file system is
+entered, no file is opened, and the search is bounded.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gdbheap.host.procfs import PROC
 __all__ = ["TmpfsFile", "find_tmpfs_files", "memory_devices"]
 
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# The kernel alone looks up a name on these: a server of FUSE or NFS may never answer.
+# On these file systems the kernel alone looks up names. A FUSE or NFS server may never answer.
 LOCAL = {"tmpfs", "devtmpfs", "ramfs", "rootfs", "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "squashfs"}
-# Nothing of these is on a disk.
+# Files on these file systems are only in memory.
 MEMORY = {"tmpfs", "devtmpfs", "ramfs", "hugetlbfs"}
 MAX_MOUNTS, MAX_DEPTH, MAX_ENTRIES = 32, 8, 10_000
 MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
@@ -34,7 +34,7 @@ MIN_BYTES, TABLE_LIMIT = 1 << 20, 1 << 20
 
 @dataclass(frozen=True)
 class TmpfsFile:
-    """A file in tmpfs."""
+    """A file in tmpfs: its length (``size``) and the memory that it takes (``bytes``)."""
 
     file: str
     size: int
@@ -42,13 +42,15 @@ class TmpfsFile:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"path": "file"})
 
 
 def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
-    """Return the devices, as ``maps`` has them, of file systems that are memory alone and that a process sees.
-    ``place``: its folder below /proc."""
+    """Return the devices, as in ``maps``, of memory-only file systems that a process sees.
+
+    ``place``: its folder below /proc.
+    """
     text = b""
     with suppress(OSError), open(f"{proc}/{place}/mountinfo", "rb") as stream:
         text = stream.read(TABLE_LIMIT)
@@ -57,8 +59,10 @@ def memory_devices(place: str, proc: str = PROC) -> frozenset[str]:
 
 
 def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = PROC) -> list[TmpfsFile]:
-    """Return the files of at least 1 MiB that a process does not map, largest first. ``place``: its folder below /proc;
-    ``mapped``: (device as in ``maps``, inode) of what it maps."""
+    """Return the tmpfs files of at least 1 MiB that a process does not map, largest first.
+
+    ``place``: its folder below /proc; ``mapped``: (device as in ``maps``, inode) of the files that it maps.
+    """
     folder = f"{proc}/{place}"
     try:
         with open(f"{folder}/mountinfo", "rb") as stream:
@@ -74,14 +78,16 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
         for mount in _of_tmpfs(mounts, answering):
             search.mount(f"{folder}/root", mount, ground)
 
-    # Another user may keep the lock of a folder.
+    # Another user may hold the lock of a folder for ever.
     do_aside(look, lambda: search.entries)
     return sorted(search.found, key=lambda file: (-file.bytes, file.file))
 
 
 def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:
-    """Return each tmpfs once, whose mount point can be reached without asking a server. ``answering``: the users who
-    answer, by device."""
+    """Return each tmpfs once whose mount point can be reached without asking a server.
+
+    ``answering``: the users who answer, by device.
+    """
     found: dict[int, Mount] = {}
     served = {mount.point.rstrip("/") for mount in mounts if not _is_local(mount, answering)}
     for mount in mounts:
@@ -97,8 +103,10 @@ def _is_local(mount: Mount, answering: Mapping[str, int | None]) -> bool:
 
 
 class _Search:
-    """A search that holds folders by descriptors, the files it ``found``, and of how many ``entries``. ``points``:
-    mount points to leave out."""
+    """A search that holds folders by descriptors: the files ``found``, among how many ``entries``.
+
+    ``points``: mount points to skip.
+    """
 
     def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
         self.found: list[TmpfsFile] = []
@@ -106,14 +114,17 @@ class _Search:
         self._points, self._mapped = points, mapped
 
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
-        """Look at all of a tmpfs that is mounted below ``root``. ``ground``: the numbers of mounts that lead there: a
-        process may have its root folder inside of one that its list of mounts does not tell."""
+        """Search all of a tmpfs that is mounted below ``root``.
+
+        ``ground``: the numbers of the mounts that may be crossed on the way. A process may have its root folder inside
+        a mount that is not in its list of mounts.
+        """
         with suppress(OSError):
             held = walk_to_file(root, mount.point, ground, True)
             self._folder(held.descriptor, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
 
     def _folder(self, held: int, device: int, path: str, depth: int) -> None:
-        """Look at a folder that is held by O_PATH, and below it; it is closed."""
+        """Search a folder that is held by O_PATH, and below it; close it."""
         try:
             if os.fstat(held).st_dev != device:
                 return
@@ -146,5 +157,5 @@ class _Search:
 
 
 def _identity(status: os.stat_result) -> tuple[str, int]:
-    """Return the device and the inode as ``maps`` has them."""
+    """Return the device and the inode in the form of ``maps``."""
     return device_name(status.st_dev), status.st_ino

@@ -1,7 +1,8 @@
-"""What the kernel says of a running process's memory: cheap figures each time, dear ones when somebody asks.
+"""The kernel's figures of a running process's memory: cheap ones each time, expensive ones on request.
 
-``status`` and ``stat`` cost some microseconds whatever the size; the kernel keeps these counts per CPU and says them to
-within some hundred KiB. ``smaps_rollup`` is exact, has the proportional share, and walks all pages (proc(5))."""
+``status`` and ``stat`` cost a few microseconds for any size; the kernel counts them per CPU, so they are exact only to
+some hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but walks all pages (proc(5)).
+"""
 
 from __future__ import annotations
 
@@ -14,16 +15,18 @@ from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
 
 __all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
 
-# The heap of the program follows its file, at the start of the list.
+# The break follows the program's file, near the start of the list.
 FIRST_MAPPINGS = 8 << 10
 RUNNING = "R"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of one process, None where nobody says: resident, and of that anonymous, of files and of shared memory;
-    swapped; the break's. ``image`` is another after each exec, as far as that shows, None in the middle of one;
-    ``runs``: it is not asleep."""
+    """Bytes of one process, None if unknown: resident (``rss``) and its parts, swapped, and of the break (``brk``).
+
+    ``rss`` consists of ``anonymous``, ``file`` and ``shared``. ``image`` changes with each exec, as far as that shows;
+    None during an exec. ``runs``: it is not asleep.
+    """
 
     rss: int | None
     anonymous: int | None
@@ -40,14 +43,15 @@ class Usage:
 
 @dataclass(frozen=True)
 class Exact:
-    """Bytes by ``smaps_rollup``: resident, and the share of that where each page is divided by those that have it."""
+    """Bytes from ``smaps_rollup``: resident, and proportional, where each page is divided by the processes that map
+    it."""
 
     rss: int | None
     pss: int | None
 
 
 def usage_of(folder: ProcessFolder) -> Usage:
-    """Raises NoTarget when it has ended, OSError when that cannot be read."""
+    """Return the usage of a process. Raises NoTarget if it has ended, OSError if it cannot be read."""
     living = folder.living()
     if living is None:
         raise NoTarget(f"process {folder.pid} has ended")
@@ -61,7 +65,7 @@ def usage_of(folder: ProcessFolder) -> Usage:
     with suppress(OSError):
         program = folder.link(f"{place}exe")
     code, stack = int(fields[procfs.START_CODE]), int(fields[START_STACK])
-    # The kernel says where a program lies once all of it is there.
+    # During an exec the kernel reports no address of the code.
     image = (program, code, stack) if code else None
     faults = int(fields[procfs.MINOR_FAULTS]), int(fields[procfs.MAJOR_FAULTS])
     threads = status.get("Threads", "")
@@ -71,7 +75,7 @@ def usage_of(folder: ProcessFolder) -> Usage:
 
 
 def _break_of(folder: ProcessFolder) -> int | None:
-    """The bytes of the mappings that the kernel names the heap; None where they cannot be read."""
+    """Return the bytes of the mappings that the kernel names the heap; None if they cannot be read."""
     try:
         text = folder.read("maps", FIRST_MAPPINGS)
     except OSError:
@@ -82,7 +86,7 @@ def _break_of(folder: ProcessFolder) -> int | None:
 
 
 def exact_of(folder: ProcessFolder) -> Exact | None:
-    """The kernel's walk of all its pages; None where that is refused, or older than Linux 4.14."""
+    """Return the sums of the kernel's walk over all pages; None if it is refused, or before Linux 4.14."""
     try:
         fields = procfs.parse_status(folder.read("smaps_rollup"))
     except OSError:
@@ -91,7 +95,7 @@ def exact_of(folder: ProcessFolder) -> Exact | None:
 
 
 def libraries_of(folder: ProcessFolder) -> frozenset[bytes]:
-    """The paths of files of which code is mapped; empty where that cannot be read."""
+    """Return the paths of the files with mapped code; empty if they cannot be read."""
     try:
         lines = folder.read("maps", procfs.TABLE_LIMIT).splitlines()
     except OSError:
@@ -101,7 +105,7 @@ def libraries_of(folder: ProcessFolder) -> frozenset[bytes]:
 
 
 def run_time(folder: ProcessFolder) -> int | None:
-    """Nanoseconds that its first thread has run; None where the kernel does not count them."""
+    """Return the nanoseconds that its first thread has run; None if the kernel does not count them."""
     with suppress(OSError, ValueError, IndexError):
         return int(folder.read("schedstat").split()[0])
     return None

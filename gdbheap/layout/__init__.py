@@ -1,1 +1,1 @@
-"""Where the fields of other people's structs lie in this target, and how that is known."""
+"""Where the fields of other people's structs are in this target, and how that is known."""

@@ -1,7 +1,7 @@
-"""Where C's asyncio tasks (``TaskObj``, Modules/_asynciomodule.c) keep their fields.
+"""Where C's asyncio tasks (``TaskObj``, Modules/_asynciomodule.c) have their fields.
 
-Up to 3.13 that is data, by release. Since 3.14 the module publishes it: ``_AsyncioDebug`` in a section of its own
-(Py_AsyncioModuleDebugOffsets), words that are believed only where they fit each other.
+Up to 3.13 a table gives the offsets by release. Since 3.14 the module publishes them: ``_AsyncioDebug`` in a section of
+its own (Py_AsyncioModuleDebugOffsets). Its words are believed only if they fit each other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ MAX_TASK = 2 << 10
 
 @dataclass(frozen=True)
 class TaskLayout:
-    """Offsets from a task: ``state`` (an enum of 32 bits), the coroutine, the future that it waits for, and the name;
-    None where tasks have none (up to 3.7)."""
+    """Offsets in a task: ``state`` (a 32-bit enum), the coroutine, the future that it waits for, and the name.
+
+    ``name`` is None if tasks have none (up to 3.7).
+    """
 
     state: int
     coro: int
@@ -32,7 +34,7 @@ class TaskLayout:
 
 
 def task_layout(space: Space, release: Release, loaded: Iterable[LoadedObject]) -> TaskLayout | None:
-    """The layout of a release's tasks; None where it is neither known nor published."""
+    """Return the layout of a release's tasks, or None if it is neither known nor published."""
     coro = release.get("task_coro")
     if coro is not None:
         return TaskLayout(release["task_state"], coro, release["task_waiter"], release.get("task_name"))
@@ -52,9 +54,11 @@ def _places(loaded: LoadedObject) -> Iterable[int]:
 
 
 def _published(space: Space, address: int) -> TaskLayout | None:
-    """What the module says, where each field is one of a task: a word within it, apart from the others. The state is
-    the half of a word before task_is_task, and the future that it waits for comes before the coroutine, in all
-    releases."""
+    """Return the layout that the module publishes, or None if it cannot be right.
+
+    Each field must be a word within a task, distinct from the others. The state is the half word before task_is_task,
+    and the awaited future comes right before the coroutine, in all releases.
+    """
     word = space.machine.word
     try:
         words = space.machine.words_of(space.read(address, word * PUBLISHED))

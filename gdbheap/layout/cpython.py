@@ -1,7 +1,7 @@
-"""The layout of an interpreter's objects: which release it is, who says so, and the offsets of that release.
+"""The layout of an interpreter's objects: its release, the source of that knowledge, and the offsets of that release.
 
-``PyTypeObject``'s fields that are used here have not moved from 2.7 to 3.15 (DWARF of all of them), so types can be
-recognised before anything is known of the version.
+The fields of ``PyTypeObject`` used here have not moved from 2.7 to 3.15 (DWARF of all of them), so types can be
+recognised before the version is known.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ FLAG_UNICODE = 1 << 28
 FLAG_DICT = 1 << 29
 FLAG_EXCEPTION = 1 << 30
 FLAG_TYPE = 1 << 31
-# Objects that begin with plain numbers after their head.
+# Types whose objects begin with plain numbers after their head.
 FLAGS_PLAIN = FLAG_INT | FLAG_BYTES | FLAG_UNICODE
 
 _NAME = re.compile(r"python(\d)\.(\d+)")
-# Bytes before ob_type beyond the usual ones: none, or two links (Py_TRACE_REFS), or a thread and two counts.
+# Extra bytes before ob_type: none, or two links (Py_TRACE_REFS), or a thread and two counts.
 HEADS = (0, 16)
 LARGER_HEAD = "PyType_Type is its own type 16 bytes further in"
 # Since this release Py_TRACE_REFS adds nothing to an object.
 HEADS_ARE_PLAIN = (3, 13)
-# PyObject of free-threaded builds, all releases: the two counts, and the bits of the second one that are none of it.
+# PyObject of free-threaded builds, in all releases: its two counts, and the low bits of the second that are flags.
 OB_REF_LOCAL, OB_REF_SHARED, SHARED_COUNT_SHIFT = 12, 16, 2
 # sizeof(PyHeapTypeObject) in all releases and builds, with room for more; sizeof(PyMemberDef).
 CLASS_SIZES = (800, 1200)
@@ -68,9 +68,12 @@ MEMBER_SIZE = 40
 
 @dataclass(frozen=True)
 class Release:
-    """An interpreter's release: ``text`` is like ``3.11.2`` (or ``3.11``), ``fields`` the offsets of its objects,
-    ``added`` the bytes that the head of its objects has beyond ``ob_refcnt`` and ``ob_type``; ``traced``: those are two
-    links before both (Py_TRACE_REFS)."""
+    """An interpreter's release and the layout of its objects.
+
+    ``text`` is like ``3.11.2`` (or ``3.11``). ``fields``: the offsets in its objects. ``added``: bytes that the head of
+    its objects has in addition to ``ob_refcnt`` and ``ob_type``. ``traced``: these are two links before both
+    (Py_TRACE_REFS).
+    """
 
     text: str
     major: int
@@ -86,14 +89,15 @@ class Release:
 
     @property
     def ob_refcnt(self) -> int:
-        """Where an object's count is, unless it has two (free-threaded builds)."""
+        """The offset of an object's reference count, unless it has two (free-threaded builds)."""
         return self.added if self.traced else 0
 
     def reference_count(self, space: Space, address: int) -> int:
-        """How many references an object has, as its head says; of an immortal one any large number. Raises Fault.
+        """Return an object's reference count as its head has it; an immortal object has some large number.
 
-        Free-threaded builds count those of the thread that made it and those of others apart (PEP 703: the low bits of
-        ob_ref_shared are flags)."""
+        Raises Fault. Free-threaded builds count the references of the creating thread and of other threads separately
+        (PEP 703: the low bits of ob_ref_shared are flags).
+        """
         if not self.is_free_threaded:
             return space.u32(address + self.ob_refcnt)
         machine = space.machine
@@ -102,16 +106,18 @@ class Release:
 
     @property
     def names(self) -> dict[str, str]:
-        """What types were called in this release, where that differs from later ones: {name now: name then}."""
+        """What types were called in this release, if that differs from later ones: {name now: name then}."""
         return dict(self.fields.get("names") or {})
 
     def at(self, offset: int) -> int:
-        """The place of a field that lies after the head of an object: some builds have a larger one."""
+        """Return the offset of a field that comes after the head of an object, which is larger in some builds."""
         return offset + self.added
 
     def __getitem__(self, name: str) -> int:
-        """The offset or size called ``name``. Raises Unsupported when this release has no such field, KeyError for a
-        name that no release has."""
+        """Return the offset or size called ``name``.
+
+        Raises Unsupported if this release has no such field, KeyError for a name that no release has.
+        """
         offset = self.fields.get(name)
         if offset is None:
             _need_known(name)
@@ -119,8 +125,10 @@ class Release:
         return int(offset)
 
     def get(self, name: str) -> int | None:
-        """The offset or size called ``name``, None when this release has no such field. Raises KeyError for a name that
-        no release has."""
+        """Return the offset or size called ``name``, or None if this release has no such field.
+
+        Raises KeyError for a name that no release has.
+        """
         offset = self.fields.get(name)
         if offset is None:
             _need_known(name)
@@ -128,15 +136,17 @@ class Release:
         return int(offset)
 
     def offsets(self, name: str) -> list[int]:
-        """The list of offsets called ``name``, empty when this release has none. Raises KeyError for a name that no
-        release has."""
+        """Return the list of offsets called ``name``, empty if this release has none.
+
+        Raises KeyError for a name that no release has.
+        """
         _need_known(name)
         return list(self.fields.get(name) or [])
 
 
 @cache
 def field_names() -> frozenset[str]:
-    """The names of all fields that any release in the table has."""
+    """Return the names of all fields that any release in the table has."""
     tables = table("cpython")
     changes = [tables[kind]["releases"].values() for kind in ("traced", "free_threaded")]
     rows = [*tables["releases"].values(), *chain.from_iterable(changes)]
@@ -144,16 +154,18 @@ def field_names() -> frozenset[str]:
 
 
 def _need_known(name: str) -> None:
-    """Raises KeyError for a name that no release has: a mistake in the code, and no lack of the target's."""
+    """Raise KeyError for a name that no release has: that is a mistake in the code, not in the target."""
     if name not in field_names():
         raise KeyError(f"no release in tables/cpython.json has a field called {name}")
 
 
 @dataclass(frozen=True)
 class Build:
-    """What was learned of an interpreter's build: ``own`` is the table that it publishes (None up to 3.12), ``added``
-    how much further in than usual its types have their fields, ``tagged`` whether mimalloc's pages tell that it is
-    free-threaded."""
+    """What is known of an interpreter's build.
+
+    ``own``: the table that it publishes (None up to 3.12). ``added``: by how many bytes the fields of its types are
+    further in than usual. ``tagged``: the tags of mimalloc's pages show that it is free-threaded.
+    """
 
     own: DebugOffsets | None = None
     added: int = 0
@@ -161,10 +173,10 @@ class Build:
 
 
 def find_release(target: Target, module: LoadedObject, facts: Facts, build: Build) -> Release:
-    """The release of the interpreter in ``module``, as the shipped table has it: ``Py_Version`` if it is exported, else
-    the version in the interpreter's own table, else the file's name.
+    """Return the release of the interpreter in ``module``, as the shipped table has it.
 
-    Raises Unsupported when none of them tells, or the release is in no table.
+    The version is ``Py_Version`` if that is exported, else the one in the interpreter's own table, else the one in the
+    file's name. Raises Unsupported if none of them has it, or if the release is in no table.
     """
     text, source, confirmed = _find_version(target, module, build.own)
     major, minor = (int(part) for part in text.split(".")[:2])
@@ -186,7 +198,7 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
 
 
 def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None) -> tuple[str, str, str | None]:
-    """(version, source, what confirms it). Raises Unsupported."""
+    """Return (version, source, what confirms it or None). Raises Unsupported."""
     exported, named = exported_version(target, module), _named_version(target, module)
     published = own.release if own is not None else None
     told = version_text(exported) if exported is not None else published
@@ -203,23 +215,29 @@ def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None
 
 
 def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tuple[int, int]]]:
-    """The release with the offsets that the interpreter publishes for fields that the shipped table has too; and those
-    that differ, as {name: (published, shipped)}."""
+    """Return the release with the offsets that the interpreter publishes, for fields that the shipped table has, too.
+
+    Also return those that differ, as {name: (published, shipped)}.
+    """
     common = {name: at for name, at in own.fields.items() if release.fields.get(name) is not None}
     differ = {name: (at, release.fields[name]) for name, at in common.items() if release.fields[name] != at}
     return replace(release, fields={**release.fields, **common}), differ
 
 
 def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
-    """(address, bytes that its head has beyond the usual) of ``type`` in an interpreter's data: it is its own type, and
-    says how large classes and their slots are. No symbol is needed; None where it is not found."""
+    """Return the address of ``type`` in an interpreter's data, and the extra bytes of its head; None if it is not
+    found.
+
+    It is its own type, and has the sizes of classes and of their slots. No symbol is needed.
+    """
     known = module.symbol("PyType_Type")
     places = [(known, added) for added in HEADS] if known is not None else _own_types(space, module)
     return next((place for place in places if _is_type(space, *place)), None)
 
 
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
-    """What is its own type, by one word that points to where its object would begin."""
+    """Yield (address, extra bytes) of objects that are their own type: a word points to where its object would
+    begin."""
     for window, raw in windows(space, module):
         words = space.machine.words_of(raw)
         for added in HEADS:
@@ -238,14 +256,14 @@ def _is_type(space: Space, address: int, added: int) -> bool:
 
 
 def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Release:
-    """The release as a build with Py_TRACE_REFS lays its objects out."""
+    """Return the release with the layout of a build with Py_TRACE_REFS."""
     changes = table("cpython")["traced"]
     own = changes["releases"].get(f"{major}.{minor}", {})
     return Release(text, major, minor, {**_moved(fields, changes["added"]), **own}, changes["added"], traced=True)
 
 
 def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
-    """The fields with those that are counted from an object's start so much further in. Up to 3.10 a frame is one."""
+    """Return the fields, with offsets from an object's start raised by ``added``. Up to 3.10 a frame is an object."""
     tables = table("cpython")
     counted = set(tables["counted_from_objects"])
     if fields.get("frame_data") is None:
@@ -258,7 +276,7 @@ def _moved(fields: dict[str, Any], added: int) -> dict[str, Any]:
 
 
 def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) -> Release:
-    """The release as a free-threaded build lays its objects out. Raises Unsupported."""
+    """Return the release with the layout of a free-threaded build. Raises Unsupported."""
     tables = table("cpython")
     changes = tables["free_threaded"]
     own = changes["releases"].get(f"{major}.{minor}")
@@ -271,7 +289,8 @@ def _without_lock(text: str, major: int, minor: int, facts: Facts, source: str) 
 
 
 def exported_version(target: Target, module: LoadedObject) -> int | None:
-    """``Py_Version`` (3.11 and later): 0x030B02F0 is 3.11.2. The interpreter's own before others'."""
+    """Return ``Py_Version`` (3.11 and later; 0x030B02F0 is 3.11.2), or None. The interpreter's own symbol comes before
+    others'."""
     for loaded in [module] + target.objects:
         address = loaded.symbol("Py_Version")
         if address is not None:

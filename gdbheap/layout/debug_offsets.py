@@ -1,9 +1,9 @@
-"""``_Py_DebugOffsets``: what an interpreter, 3.13 or later, publishes of its own layout.
+"""``_Py_DebugOffsets``: what an interpreter, 3.13 or later, publishes about its own layout.
 
 It is the first member of ``_PyRuntime``: a cookie, the version, whether the build is free-threaded, then words in
-groups, one group for each struct. Which words those are depends on the minor version (``tables/debug_offsets.json``,
-from DWARF). The words are the target's, and are believed only where they can be offsets. Fields that no release has
-moved must be where they always are, which also proves that the groups lie as that table says.
+groups, one group for each struct. The minor version decides which words there are (``tables/debug_offsets.json``, from
+DWARF). The words come from the target, so they are believed only if they can be offsets. Fields that no release has
+moved must be at their usual place, which also proves that the groups are laid out as the table says.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ SYMBOL = "_PyRuntime"
 COOKIE = b"xdebugpy"
 TABLE_HEAD = struct.Struct("<8sQQ")
 WORD = 8
-# Free-threaded builds have a larger head before an object's fields.
+# Free-threaded builds have a head that is this much larger before an object's fields.
 LARGER_HEAD = 16
-# Bytes: these two hold state that grows from release to release, the others are of a few hundred bytes.
+# The largest believable structs, in bytes: these two hold state that grows from release to release, the others have a
+# few hundred bytes.
 MAX_STATE_SIZES = {"runtime_state": 1 << 24, "interpreter_state": 1 << 24}
 MAX_STRUCT_SIZE = 1 << 16
 WINDOW = 1 << 20
@@ -36,8 +37,11 @@ Groups = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class DebugOffsets:
-    """The table at ``address``: ``version`` is PY_VERSION_HEX, ``fields`` the offsets and sizes by the names that the
-    shipped table (``tables/cpython.json``) has for them."""
+    """The published table at ``address``.
+
+    ``version``: PY_VERSION_HEX. ``fields``: offsets and sizes, by their names in the shipped table
+    (``tables/cpython.json``).
+    """
 
     address: int
     version: int
@@ -51,13 +55,15 @@ class DebugOffsets:
 
 
 def version_text(version: int) -> str:
-    """``3.11.2`` for the PY_VERSION_HEX 0x030B02F0."""
+    """Return the text of a PY_VERSION_HEX: ``3.11.2`` for 0x030B02F0."""
     return f"{version >> 24}.{version >> 16 & 255}.{version >> 8 & 255}"
 
 
 def find_debug_offsets(space: Space, module: LoadedObject) -> tuple[int, str] | None:
-    """(address, source) of where an interpreter has the table, if it has one: the exported symbol, else an aligned
-    cookie in its data. None where neither is there."""
+    """Return (address, source) of an interpreter's table: the exported symbol, else an aligned cookie in its data.
+
+    None if neither is there.
+    """
     address = module.symbol(SYMBOL)
     if address is not None:
         return address, f"the symbol {SYMBOL}"
@@ -66,12 +72,12 @@ def find_debug_offsets(space: Space, module: LoadedObject) -> tuple[int, str] | 
 
 
 def has_cookie(space: Space, address: int) -> bool:
-    """Whether the table's cookie is at ``address``; up to 3.12 ``_PyRuntime`` begins with something else."""
+    """Return whether the table's cookie is at ``address``; up to 3.12 ``_PyRuntime`` begins with something else."""
     return space.read_available(address, len(COOKIE)) == COOKIE
 
 
 def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
-    """Where an aligned cookie is, followed by the version of a Python 3."""
+    """Yield the addresses of aligned cookies that are followed by the version of a Python 3."""
     for address, raw in windows(space, module, TABLE_HEAD.size):
         at = raw.find(COOKIE)
         while at >= 0:
@@ -82,8 +88,11 @@ def _cookies(space: Space, module: LoadedObject) -> Iterator[int]:
 
 
 def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
-    """(address, bytes) of an interpreter's data in pieces that begin at whole words, each ``beyond`` bytes longer than
-    the step to the next; where it has more than any interpreter, its first part."""
+    """Yield (address, bytes) of an interpreter's data, in pieces that begin at whole words.
+
+    Each piece overlaps the next by ``beyond`` bytes. At most MAX_BYTES_SEARCHED are read, which is more than any
+    interpreter has.
+    """
     left = MAX_BYTES_SEARCHED
     for start, end in module.writable_ranges():
         yield from backed_pieces(space, (start + WORD - 1) & -WORD, min(end, start + left), WINDOW, beyond)
@@ -91,7 +100,7 @@ def windows(space: Space, module: LoadedObject, beyond: int = 0) -> Iterator[tup
 
 
 def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
-    """The table at ``address``. Raises ValueError, with the reason, for one that cannot be believed."""
+    """Return the table at ``address``. Raises ValueError, with the reason, if it cannot be believed."""
     try:
         cookie, version, flag = TABLE_HEAD.unpack(space.read(address, TABLE_HEAD.size))
         layout = _layout(version)
@@ -108,7 +117,7 @@ def read_debug_offsets(space: Space, address: int) -> DebugOffsets:
 
 
 def _layout(version: int) -> dict[str, list[str]]:
-    """The groups of that version, in order. Raises ValueError."""
+    """Return the groups of that version, in order. Raises ValueError for an unknown version."""
     releases: dict[str, Any] = table("debug_offsets")["releases"]
     groups = releases.get(f"{version >> 24}.{version >> 16 & 255}")
     if groups is None:
@@ -117,14 +126,14 @@ def _layout(version: int) -> dict[str, list[str]]:
 
 
 def _words(space: Space, address: int, layout: dict[str, list[str]]) -> Groups:
-    """{group: {field: word}}. Raises Fault."""
+    """Return {group: {field: word}}. Raises Fault."""
     count = sum(map(len, layout.values()))
     words = iter(struct.unpack(f"<{count}Q", space.read(address, WORD * count)))
     return {group: {name: next(words) for name in names} for group, names in layout.items()}
 
 
 def _check_sizes(words: Groups) -> None:
-    """Raises ValueError for a struct of a size that none has."""
+    """Raise ValueError for a struct with an impossible size."""
     for group, fields in words.items():
         size = fields.get("size", WORD)
         if not 0 < size <= MAX_STATE_SIZES.get(group, MAX_STRUCT_SIZE) or size % WORD:
@@ -132,7 +141,7 @@ def _check_sizes(words: Groups) -> None:
 
 
 def _check_fixed(words: Groups, added: int) -> None:
-    """Raises ValueError where a field is not where every release has had it."""
+    """Raise ValueError if a field is not where every release has it."""
     for group, fields in table("debug_offsets")["fixed"].items():
         for name, offset in fields.items():
             found = words.get(group, {}).get(name, offset + added)
@@ -141,7 +150,10 @@ def _check_fixed(words: Groups, added: int) -> None:
 
 
 def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
-    """Each field's offset. Raises ValueError for one that lies outside of its struct, in its head, or on another."""
+    """Return each field's offset.
+
+    Raises ValueError for one that is outside of its struct, in its head, or equal to another's.
+    """
     found: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()
     tables = table("debug_offsets")
@@ -159,7 +171,7 @@ def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
 
 
 def _sizes(words: Groups) -> dict[str, int]:
-    """Each size. Raises ValueError for one that is larger than the struct that it is a part of."""
+    """Return each size. Raises ValueError for one that is larger than the struct that it is a part of."""
     found: dict[str, int] = {}
     for name, (group, field) in table("debug_offsets")["sizes"].items():
         size = words.get(group, {}).get(field)

@@ -1,4 +1,4 @@
-"""What is known about a target, and where each thing known comes from."""
+"""Facts about a target, each with its source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.text import Sentence
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing known."""
+    """One fact, its source, and what confirms it (None if nothing does)."""
 
     fact: str
     value: str
@@ -18,21 +18,23 @@ class Fact:
 
 
 class Facts:
-    """The facts of one target; a name is stated once."""
+    """The facts of one target, one for each name."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Fact] = {}
 
     def add(self, fact: str, value: object, source: str, confirmed: str | None = None) -> None:
-        """State a fact; a later statement of the same name replaces the earlier one. ``source``: words of ours, in
-        which names are ``named``."""
+        """State a fact; it replaces an earlier one of the same name.
+
+        ``source``: words of ours, in which the target's names are ``named``.
+        """
         text = f"{value:#x}" if isinstance(value, int) and value > 0xFFFF else str(value)
         self._facts[fact] = Fact(fact, text, Sentence(source), confirmed)
 
     def take(self, others: Facts) -> None:
-        """State what ``others`` state."""
+        """State all facts of ``others``."""
         self._facts.update({fact.fact: fact for fact in others.all()})
 
     def all(self) -> list[Fact]:
-        """Return every fact by name, in an order that does not depend on what was asked before."""
+        """Return all facts sorted by name, so that the order does not depend on earlier questions."""
         return sorted(self._facts.values(), key=lambda fact: fact.fact.casefold())

@@ -1,4 +1,4 @@
-"""The shipped tables: break points of layouts as data, each file with its source."""
+"""The shipped tables: layouts as data, by the release that changed them, each file with its source."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TABLES = Path(__file__).with_name("tables")
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """The table in ``tables/NAME.json``."""
+    """Return the table in ``tables/NAME.json``."""
     loaded: dict[str, Any] = json.loads((TABLES / f"{name}.json").read_text(encoding="utf-8"))
     return loaded
 
 
 def variants(name: str, struct: str) -> list[dict[str, Any]]:
-    """All known layouts of ``struct``, newest first. The bytes of the target decide between them, not a version."""
+    """Return all known layouts of ``struct``, newest first. The target's bytes decide between them, not a version."""
     found: list[dict[str, Any]] = table(name)[struct]
     return found

@@ -1,7 +1,10 @@
-"""The script that gdb runs at its start, by the line of ``gdbheap install``: its commands load gdbheap when used.
+"""The script that gdb runs at its start, by the line of ``gdbheap install``. Its commands load gdbheap when they are
+used.
 
-It imports nothing of gdbheap, defines everything from ``help.txt``, and stays silent, except about a file ``gdbheap``
-in the current folder: gdb would run that one for ``-x gdbheap``. The script ``gdbheap`` beside it does the loading."""
+It imports nothing of gdbheap, and defines everything from ``help.txt``. It prints nothing, except a warning about a
+file ``gdbheap`` in the current folder, which gdb would run for ``-x gdbheap``. The script ``gdbheap`` next to it does
+the loading.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Also where gdb itself runs this file, or a link to it.
+# This also works if gdb itself runs this file, or a link to it.
 FOLDER = os.path.dirname(os.path.realpath((lambda: None).__code__.co_filename))
 SCRIPT, HELP = os.path.join(FOLDER, "gdbheap"), os.path.join(FOLDER, "help.txt")
 HEAP, GDBHEAP = PREFIXES = ("heap", "gdbheap")
-# In help.txt: what begins a part, and the place of the prefix.
+# In help.txt: the start of a part, and the placeholder of the prefix.
 PART, PREFIX = "\f", "{prefix}"
 FUNCTION = "$"
 HELP_IN_SHORT = "he"
@@ -27,10 +30,11 @@ WINDOW, LAYOUT = "heap", "tui new-layout heap src 1 heap 2 status 0 cmd 1"
 
 
 class Start:
-    """gdbheap in this gdb: its commands and functions, and what they do once it is loaded.
+    """gdbheap in this gdb: its commands and functions before and after the package is loaded.
 
-    ``prefixes``: the words that its commands begin with; another extension may own ``heap``. ``had_target``: whether a
-    thread was seen."""
+    ``prefixes``: the words that its commands begin with, without ``heap`` if another extension has it. ``had_target``:
+    whether a thread was seen.
+    """
 
     def __init__(self, older: Start | None) -> None:
         self.folder, self.had_target = FOLDER, False
@@ -43,18 +47,18 @@ class Start:
 
     @property
     def is_loaded(self) -> bool:
-        """Return whether a command, a function or the window was used."""
+        """Whether a command, a function or the window was used, which loads the package."""
         return self._table is not None
 
     def define(self) -> None:
-        """Define everything; nothing of it is imported."""
+        """Define all commands, functions and the window, without importing any of them."""
         with open(HELP, encoding="utf-8") as stream:
             parts = stream.read().split(PART)
         for part in parts[1:]:
             name, _, text = part.partition("\n")
             self._define(name, text.rstrip("\n"))
         if HEAP in self.prefixes and not _is_taken(HELP_IN_SHORT):
-            # It has been enough for 'help', and would be for 'heap' too now.
+            # gdb accepts "he" for "help" only while no other command begins with it; "heap" does now.
             gdb.execute(f"alias -a {HELP_IN_SHORT} = help", to_string=True)
         if hasattr(gdb, "register_window_type"):
             try:
@@ -78,7 +82,7 @@ class Start:
         gdb.events.new_thread.disconnect(self._note_target)
 
     def load(self) -> Any:
-        """Load gdbheap, once. Raises gdb.GdbError with one line."""
+        """Load gdbheap once, and return its table of commands and functions. Raises gdb.GdbError with one line."""
         if self._table is None:
             with open(SCRIPT, encoding="utf-8") as stream:
                 text = stream.read().partition("\npython\n")[2].rpartition("\nend")[0]
@@ -86,13 +90,13 @@ class Start:
         return self._table
 
     def register(self, register: Callable[[Start], Any]) -> None:
-        """Have the loaded package say what everything does."""
+        """Let the loaded package say what each command and function does."""
         if self._table is None:
             self._see_others()
             self._table = register(self)
 
     def _see_others(self) -> None:
-        """Give up ``heap`` where another extension has defined its own after ours, and say so."""
+        """Give up ``heap`` if another extension has defined it after us, and say so."""
         if HEAP in self.prefixes and not gdb.execute("help heap", to_string=True).startswith(self._first_line):
             self.prefixes.remove(HEAP)
         if HEAP not in self.prefixes:
@@ -101,7 +105,8 @@ class Start:
 
 
 class Command(gdb.Command):
-    """One command. Its docstring is its help; it loads gdbheap when it is typed, or its options are completed."""
+    """One gdb command. Its docstring is its help. It loads gdbheap when it is typed, or when its options are
+    completed."""
 
     def __init__(self, start: Start, prefix: str, noun: str, text: str) -> None:
         self.__doc__ = text
@@ -110,16 +115,16 @@ class Command(gdb.Command):
         super().__init__((prefix + " " + noun).strip(), kind, prefix=not noun)
 
     def invoke(self, line: str, from_tty: bool) -> None:
-        """Do what the line says. Raises gdb.GdbError with one line."""
+        """Run the command with the typed line. Raises gdb.GdbError with one line."""
         self._start.load().commands[self._noun].invoke(self._prefix, line)
 
     def complete(self, text: str, word: str | None) -> list[str]:
-        """Return what could follow. Without ``word`` gdb only asks where words end, and ignores the answer."""
+        """Return the possible completions. Without ``word`` gdb only asks where words end, and ignores the answer."""
         return [] if word is None else self._start.load().commands[self._noun].complete(text, word)
 
 
 class Function(gdb.Function):
-    """One convenience function. Its docstring is its help."""
+    """One convenience function of gdb. Its docstring is its help."""
 
     def __init__(self, start: Start, name: str, text: str) -> None:
         self.__doc__ = text
@@ -127,7 +132,7 @@ class Function(gdb.Function):
         super().__init__(name)
 
     def invoke(self, *args: gdb.Value) -> int | gdb.Value:
-        """Return the answer. Raises gdb.GdbError with one line."""
+        """Return the function's value. Raises gdb.GdbError with one line."""
         answer: int | gdb.Value = self._start.load().functions[self._name](args)
         return answer
 
@@ -138,8 +143,10 @@ def _is_taken(name: str) -> bool:
 
 
 def _look_here() -> None:
-    """Warn of a file that gdb would run for ``-x gdbheap``, in one line. A link is not followed, whatever it leads to:
-    whoever planted it may have it lead to where a look waits for ever."""
+    """Warn, in one line, about a file that gdb would run for ``-x gdbheap``.
+
+    A link is not followed: somebody may have planted one whose target blocks every access.
+    """
     try:
         status = os.lstat("gdbheap")
         leads = os.readlink("gdbheap") if stat.S_ISLNK(status.st_mode) else None
@@ -152,14 +159,14 @@ def _look_here() -> None:
 
 
 def _let_gdb_look() -> None:
-    """Put our folder on the source path, for ``-x gdbheap``. It cannot name a folder with a colon in it."""
+    """Put our folder on gdb's source path, for ``-x gdbheap``. The path cannot name a folder with a colon."""
     if ":" not in FOLDER:
         quoted = "".join("\\" + letter if letter in " \t\\\"'" else letter for letter in FOLDER)
         gdb.execute("directory " + quoted, to_string=True)
 
 
 def _begin() -> None:
-    """Define everything, once for each installation: the last one counts, until one is loaded."""
+    """Define everything once for each installation. The last installation counts, unless one is loaded already."""
     older = getattr(gdb, "gdbheap_start", None)
     if older is None:
         _look_here()

@@ -1,1 +1,1 @@
-"""Machines that programs are made for: their records, and the headers of ELF images."""
+"""Machines that programs are built for: their records, and the headers of ELF images."""

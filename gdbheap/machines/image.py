@@ -1,9 +1,9 @@
-"""ELF headers, program headers and notes from bytes, wherever the bytes came from.
+"""Parse ELF headers, program headers and notes from bytes, wherever the bytes came from.
 
 pyelftools follows section headers, names and offsets to the end of the file, and its notes read as many bytes as they
-say of themselves. In memory there are no section headers, a core may be cut anywhere, have 65,535 program headers or
-more, and each file of another may lie about every size. So these structures are read here, in bulk and within bounds.
-Only 64-bit little-endian images are followed further than their header. Layouts: elf(5).
+claim to have. But memory has no section headers, a core may be cut anywhere and have 65,535 program headers or more,
+and a foreign file may lie about every size. So these structures are read here, in bulk and within bounds. Only 64-bit
+little-endian images are read beyond their header. Layouts: elf(5).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _NOTE = struct.Struct("<III")
 HEADER_SIZE = 64
 SEGMENT_SIZE = _SEGMENT_64.size
 FILE_SIZE_OFFSET = 32
-"""Where p_filesz lies in a program header."""
+"""The offset of p_filesz in a program header."""
 SECTION_SIZE = _SECTION_64.size
 
 
 class Header(NamedTuple):
-    """What an ELF header says. ``phoff`` and what follows are 0 unless the image is 64-bit and little-endian."""
+    """The fields of an ELF header. ``entry`` and all after it are 0 unless the image is 64-bit and little-endian."""
 
     elf_class: int
     byte_order: int
@@ -58,8 +58,8 @@ class Header(NamedTuple):
 
     @property
     def machine_name(self) -> str:
-        """The machine as elf.h calls it, in small letters: ``386``, ``aarch64``, ``x86_64``; a number if unknown."""
-        # Imported here: nearly all of gdbheap imports this file, and few ask.
+        """The machine's name in elf.h, in lower case: ``386``, ``aarch64``, ``x86_64``; a number if unknown."""
+        # Imported here, because nearly all of gdbheap imports this file, and few callers need the name.
         from elftools.elf.enums import ENUM_E_MACHINE
 
         names = (name for name, number in ENUM_E_MACHINE.items() if number == self.machine)
@@ -67,7 +67,7 @@ class Header(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One program header; ``offset`` in the file, ``address`` as linked, sizes in bytes."""
+    """One program header: ``offset`` in the file, ``address`` as linked, sizes in bytes."""
 
     type: int
     flags: int
@@ -79,13 +79,14 @@ class Segment(NamedTuple):
 
     @property
     def perms(self) -> str:
-        """Like ``rw-p``; a program header does not know shared from private."""
+        """Permissions like ``rw-p``; always ``p``, because a program header does not distinguish shared from
+        private."""
         bits = ((PF_R, "r"), (PF_W, "w"), (PF_X, "x"))
         return "".join(letter if self.flags & bit else "-" for bit, letter in bits) + "p"
 
 
 class Section(NamedTuple):
-    """One section header; ``name`` is where the name is in its table, ``offset`` in the file, sizes in bytes."""
+    """One section header: ``name`` is the offset in the table of names, ``offset`` that in the file, sizes in bytes."""
 
     name: int
     type: int
@@ -108,7 +109,7 @@ class Note(NamedTuple):
 
 
 def parse_header(data: bytes) -> Header | None:
-    """The ELF header at the start of ``data``, None when it is none or is cut short."""
+    """Return the ELF header at the start of ``data``, or None if there is none or it is cut short."""
     if len(data) < 20 or data[:4] != MAGIC or data[4] not in (CLASS_32, CLASS_64) or data[5] not in (1, 2):
         return None
     order = "<" if data[5] == LITTLE_ENDIAN else ">"
@@ -122,31 +123,38 @@ def parse_header(data: bytes) -> Header | None:
 
 
 def parse_segments(table: bytes) -> list[Segment]:
-    """The program headers in ``table``; a last one that is cut short is left out."""
+    """Return the program headers in ``table``, without a last one that is cut short."""
     whole = len(table) - len(table) % SEGMENT_SIZE
     return [Segment(*fields) for fields in _SEGMENT_64.iter_unpack(table[:whole])]
 
 
 def parse_sections(table: bytes) -> list[Section]:
-    """The section headers in ``table``; a last one that is cut short is left out."""
+    """Return the section headers in ``table``, without a last one that is cut short."""
     whole = len(table) - len(table) % SECTION_SIZE
     return [Section(*fields) for fields in _SECTION_64.iter_unpack(table[:whole])]
 
 
 def extended_segment_count(section: bytes) -> int | None:
-    """The number of program headers when it does not fit 16 bits (PN_XNUM): ``sh_info`` of the first section header."""
+    """Return the number of program headers if it does not fit into 16 bits (PN_XNUM): ``sh_info`` of the first section
+    header.
+
+    None if that header is cut short.
+    """
     if len(section) < SECTION_SIZE:
         return None
     return int(_SECTION_64.unpack_from(section)[7])
 
 
 def has_code(sections: bytes) -> bool:
-    """Whether a table of section headers is that of a file with its code: one of symbols for a debugger has none."""
+    """Return whether the section headers are those of a file with code; a file of debugging symbols has none."""
     return not any(one.type == SHT_NOBITS and one.flags & SHF_EXECINSTR for one in parse_sections(sections))
 
 
 def iter_notes(data: bytes, align: int = 4) -> Iterator[Note]:
-    """The notes in ``data``, until the first one that does not fit. ``align`` is the segment's: 8 means 8, else 4."""
+    """Yield the notes in ``data``, up to the first one that does not fit.
+
+    ``align``: the segment's alignment; 8 means 8, anything else 4.
+    """
     step = 8 if align == 8 else 4
     position = 0
     while position + _NOTE.size <= len(data):

@@ -1,6 +1,7 @@
-"""What differs between machines, stated once: a target has the record of the machine that its program was made for.
+"""The records of machines: everything that differs between them, stated once. A target has the record of its program's
+machine.
 
-Only x86-64 is filled in. Everything else takes sizes, limits, places and names from here, and nothing else asks which
+Only x86-64 is filled in. All other modules take sizes, limits, places and names from here, and none of them asks which
 machine it is. Sources: each machine's System V ABI; include/linux/elfcore.h, asm/ptrace.h and asm/unistd.h of the
 kernel; features/*.xml of gdb.
 """
@@ -15,20 +16,21 @@ from functools import cached_property, lru_cache
 
 from gdbheap.machines.image import CLASS_64, LITTLE_ENDIAN, MACHINE_X86_64, Header
 
-# Pages that Linux has somewhere, from i386 to ppc64 and aarch64; a target that claims others is not believed.
+# Page sizes of Linux on any machine, from i386 to ppc64 and aarch64; a target that claims others is not believed.
 SMALLEST_PAGE, LARGEST_PAGE = 4 << 10, 64 << 10
-# Nothing is mapped below: vm.mmap_min_addr is 64 KiB where nobody changed it, and a page at least.
+# Nothing is mapped below: vm.mmap_min_addr is 64 KiB by default, and at least one page.
 LOWEST_ADDRESS = 4 << 10
 MAX_ERRNO = 4095
 
 
 @dataclass(frozen=True)
 class Notes:
-    """Where a core's notes keep what: offsets in bytes, registers by their place.
+    """The layout of a core's notes: offsets in bytes, registers by their index.
 
-    ``prstatus``: the size of NT_PRSTATUS, ``registers`` and ``count`` where the registers begin in it and how many they
-    are, of which the first ``general`` are general ones. ``prpsinfo_*`` and ``siginfo_*``: of NT_PRPSINFO and
-    NT_SIGINFO."""
+    ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: where the registers begin in it, and how many
+    there are; the first ``general`` of them are general ones. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO
+    and NT_SIGINFO.
+    """
 
     prstatus: int
     tid: int
@@ -47,11 +49,14 @@ class Notes:
 
 @dataclass(frozen=True)
 class SystemCalls:
-    """How a thread that waits in a system call is told: the code before its program counter is ``load``, the number in
-    four bytes, ``instruction``, as glibc's wrappers have it. ``of_malloc``: the calls that malloc makes (mmap,
-    mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of those that map memory,
-    make it usable and give it back. ``arguments`` and ``result``: the registers of both, as places among those of a
-    thread (as in ``Notes``); the first arguments are a function's, too."""
+    """How to recognise that a thread waits in a system call, and which call it is.
+
+    The code before its program counter is ``load``, the call's number in four bytes, and ``instruction``, as in glibc's
+    wrappers. ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex,
+    getrandom). ``of_memory``: the names of the calls that map memory, make it usable and give it back. ``arguments``
+    and ``result``: the registers of both, by their index among a thread's registers (as in ``Notes``); the first
+    arguments are also those of a function.
+    """
 
     load: bytes
     instruction: bytes
@@ -63,38 +68,44 @@ class SystemCalls:
 
     @property
     def size(self) -> int:
-        """The bytes of code before the program counter that ``number`` wants."""
+        """Bytes of code before the program counter that ``number`` needs."""
         return len(self.load) + 4 + len(self.instruction)
 
     def number(self, code: bytes) -> int | None:
-        """The number of the call that ``code`` makes at its end; None where it makes none that is known."""
+        """Return the number of the system call at the end of ``code``, or None if there is none in the known form."""
         known = code.startswith(self.load) and code.endswith(self.instruction)
         return int.from_bytes(code[len(self.load) :][:4], "little") if known and len(code) == self.size else None
 
 
 @dataclass(frozen=True)
 class ThreadStorage:
-    """Where a thread's own data lies. ``data_below``: static thread-local data ends at the thread pointer and the C
-    library's ``struct pthread`` begins there (variant II of ELF's thread-local storage); else the other way round.
-    ``has_self_pointer``: the word there points to itself."""
+    """Where a thread's own data is.
+
+    ``data_below``: static thread-local data ends at the thread pointer, and the C library's ``struct pthread`` begins
+    there (variant II of ELF's thread-local storage); otherwise it is the other way round. ``has_self_pointer``: the
+    word at the thread pointer points to itself.
+    """
 
     data_below: bool
     has_self_pointer: bool
 
     def data(self, pointer: int, size: int) -> tuple[int, int]:
-        """[start, end) of ``size`` bytes of static thread-local data, those nearest to the thread pointer."""
+        """Return [start, end) of the ``size`` bytes of static thread-local data next to the thread pointer."""
         return (pointer - size, pointer) if self.data_below else (pointer, pointer + size)
 
     def descriptor(self, pointer: int, size: int) -> tuple[int, int]:
-        """[start, end) of ``size`` bytes of ``struct pthread``, those nearest to the thread pointer."""
+        """Return [start, end) of the ``size`` bytes of ``struct pthread`` next to the thread pointer."""
         return (pointer, pointer + size) if self.data_below else (pointer - size, pointer)
 
 
 @dataclass(frozen=True)
 class GdbNames:
-    """gdb's names: of the architecture, of registers. ``saved``: those that a single step over ``nop`` changes, or that
-    are changed for it; ``restart`` is set to -1 so that the kernel restarts no system call. ``registers``: all
-    of a thread, in the order that ``Notes`` is about."""
+    """gdb's names of the architecture and of its registers.
+
+    ``saved``: registers that a single step over ``nop`` changes, or that are changed for it. ``restart``: the register
+    that is set to -1 so that the kernel restarts no system call. ``registers``: all of a thread's, in the order of
+    ``Notes``.
+    """
 
     architecture: str
     thread_pointer: str
@@ -109,12 +120,13 @@ class GdbNames:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine. ``word`` and ``page`` in bytes; ``byte_order`` in Python's words.
+    """A machine. ``word`` and ``page`` are in bytes; ``byte_order`` is Python's name.
 
-    ``user_end``: where the addresses end that the kernel gives a program that asks for no others; ``kernel_start``:
-    where those end that a program can have at all. ``pointer_mask``: the bits of a pointer that are its address.
-    ``red_zone``: what a function may use below its stack pointer. ``has_calls``: calls into its processes are known.
-    ``relative_relocation``: the kind of those that add where an object is loaded (R_*_RELATIVE).
+    ``user_end``: the end of the addresses that the kernel gives a program that asks for no higher ones.
+    ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
+    its address. ``red_zone``: bytes that a function may use below its stack pointer. ``has_calls``: gdbheap can call
+    functions in its processes. ``relative_relocation``: the relocation type that adds an object's load address
+    (R_*_RELATIVE).
     """
 
     name: str
@@ -136,23 +148,26 @@ class Machine:
 
     @property
     def title(self) -> str:
-        """As refusals name it: ``64-bit x86_64``."""
+        """The machine as refusals name it: ``64-bit x86_64``."""
         return f"{8 * self.word}-bit {self.name}"
 
     @cached_property
     def address_end(self) -> int:
-        """The first number that no word holds."""
+        """The first number that does not fit into a word."""
         return 1 << 8 * self.word
 
     def is_of(self, header: Header) -> bool:
-        """Whether an ELF image is for this machine."""
+        """Return whether an ELF image is for this machine."""
         order = "little" if header.byte_order == LITTLE_ENDIAN else "big"
         found = (header.elf_class, order, header.machine)
         return found == (self.elf_class, self.byte_order, self.elf_machine)
 
     def with_page(self, size: int | None, ranges: Iterable[tuple[int, int]] = ()) -> Machine:
-        """With pages of ``size`` bytes (AT_PAGESZ), if Linux has such and all ``ranges`` of the program are made of
-        them, because a target may claim anything; else with its usual ones."""
+        """Return the machine with pages of ``size`` bytes (AT_PAGESZ).
+
+        A target may claim anything, so the usual pages stay unless Linux has such pages and all ``ranges`` of the
+        program consist of them.
+        """
         if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
             return self
         found = replace(self, page=size)
@@ -160,15 +175,15 @@ class Machine:
         return found if fits else self
 
     def page_down(self, address: int) -> int:
-        """The start of the page that holds ``address``."""
+        """Return the start of the page that holds ``address``."""
         return address // self.page * self.page
 
     def page_up(self, address: int) -> int:
-        """The start of the first page at or after ``address``."""
+        """Return the start of the first page at or after ``address``."""
         return -(-address // self.page) * self.page
 
     def is_paged(self, *numbers: int) -> bool:
-        """Whether all are multiples of a page."""
+        """Return whether all numbers are multiples of a page."""
         return all(number % self.page == 0 for number in numbers)
 
     @cached_property
@@ -176,31 +191,32 @@ class Machine:
         return structure("P", self.word, self.byte_order)
 
     def structure(self, fields: str) -> struct.Struct:
-        """A struct without padding of its own, in the letters of the module ``struct``; P is a word, N a signed one."""
+        """Return a struct without padding. ``fields``: letters of the module ``struct``; P is a word, N a signed
+        one."""
         return structure(fields, self.word, self.byte_order)
 
     def word_of(self, raw: bytes, offset: int = 0) -> int:
-        """The word at ``offset``."""
+        """Return the word at ``offset``."""
         return int(self._word.unpack_from(raw, offset)[0])
 
     def words_of(self, raw: bytes) -> tuple[int, ...]:
-        """All whole words."""
+        """Return all whole words."""
         count = len(raw) // self.word
         letter = self._word.format[-1:]
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
 
     def is_error(self, result: int) -> bool:
-        """Whether a system call's result is the number of an error (syscall(2)): -4095 to -1."""
+        """Return whether a system call's result is an error number (syscall(2)): -4095 to -1."""
         return result >= self.address_end - MAX_ERRNO
 
     def word_up(self, address: int) -> int:
-        """The first multiple of a word at or after ``address``."""
+        """Return the first multiple of a word at or after ``address``."""
         return -(-address // self.word) * self.word
 
 
 @lru_cache(maxsize=256)
 def structure(fields: str, word: int, byte_order: str) -> struct.Struct:
-    """``Machine.structure`` of words of ``word`` bytes."""
+    """Return ``Machine.structure`` for words of ``word`` bytes."""
     unsigned, signed = {4: ("I", "i"), 8: ("Q", "q")}[word]
     order = "<" if byte_order == "little" else ">"
     return struct.Struct(order + fields.replace("P", unsigned).replace("N", signed))
@@ -243,26 +259,26 @@ X86_64 = Machine(
 )  # fmt: skip
 
 MACHINES = (X86_64,)
-# No address of a machine that is read is larger.
+# No address of a supported machine is larger.
 LARGEST_ADDRESS = max(machine.address_end for machine in MACHINES) - 1
-# Nor is any object: PTRDIFF_MAX.
+# No object is larger: PTRDIFF_MAX.
 LARGEST_SIZE = LARGEST_ADDRESS >> 1
-# Where a program's addresses end, whichever of the machines it is for.
+# The end of a program's addresses on any of the machines.
 USER_END = max(machine.user_end for machine in MACHINES)
-# What is read, in the words of refusals.
+# The supported machines, as refusals name them.
 READ_TITLES = " and ".join(machine.title for machine in MACHINES)
 
 
 def machine_of(header: Header) -> Machine | None:
-    """The machine that an ELF image is for, with its usual pages; None when that is not among those that are read."""
+    """Return the machine that an ELF image is for, with its usual pages, or None if it is not supported."""
     return next((machine for machine in MACHINES if machine.is_of(header)), None)
 
 
 def own_machine() -> Machine | None:
-    """The machine that this runs on, if it is read."""
+    """Return the machine that gdbheap runs on, or None if it is not supported."""
     return next((machine for machine in MACHINES if machine.name == platform.machine()), None)
 
 
 def machine_of_gdb(architecture: str) -> Machine | None:
-    """The machine that gdb calls so."""
+    """Return the machine with this name in gdb, or None."""
     return next((machine for machine in MACHINES if machine.gdb.architecture == architecture), None)

@@ -1,1 +1,1 @@
-"""Many processes at once: what each has, what they share, and why pages are no longer shared."""
+"""Compare many processes: what each has, what they share, and why pages are no longer shared."""

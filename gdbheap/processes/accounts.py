@@ -1,7 +1,7 @@
-"""What the kernel says of the memory of many processes, by program: what ps_mem, psm and smem print.
+"""The kernel's memory figures of many processes, summed by program, as ps_mem, psm and smem print them.
 
-RAM is the proportional share (PSS) of each process, half a KiB more for each sum that the kernel cut to whole KiB, as
-ps_mem counts, and pages of hugetlbfs, which are in no PSS."""
+RAM is the sum of the processes' PSS, plus half a KiB for each PSS that the kernel rounded down to whole KiB (as ps_mem
+counts), plus hugetlbfs pages, which no PSS includes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HeapSums:
-    """Resident bytes of the heaps of a program's processes."""
+    """Resident bytes of the heaps of a program's processes. ``looked``: the number of processes whose heap was read."""
 
     looked: int
     in_use: int
@@ -29,7 +29,7 @@ class HeapSums:
 
 @dataclass(frozen=True)
 class ProgramSums:
-    """Over all programs."""
+    """Bytes over all programs."""
 
     ram: int
     private: int
@@ -39,8 +39,9 @@ class ProgramSums:
 
 @dataclass(frozen=True)
 class Program(ProgramSums):
-    """The processes that run a program, a Python program by its script (``script``: its file, ``-m`` and the module,
-    ``-c``, or what the process calls itself)."""
+    """The processes that run one program; a Python program is named by its script.
+
+    ``script``: the file, ``-m`` and the module, ``-c``, or the name that the process gave itself."""
 
     name: str
     script: str | None
@@ -51,7 +52,7 @@ class Program(ProgramSums):
 
 @dataclass(frozen=True)
 class Table:
-    """The programs, and the sums over all."""
+    """The programs, and their totals."""
 
     rows: list[Program]
     total: ProgramSums
@@ -60,12 +61,12 @@ class Table:
 
     @property
     def ok(self) -> bool:
-        """Whether all is known that was asked for."""
+        """Whether every figure that was asked for is known."""
         return not self.left_out
 
 
 def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None = None) -> Table:
-    """The programs whose name, or script, has a match of ``pattern`` in it, the largest first."""
+    """Return the table of programs, largest first; only those whose name or script matches ``pattern``, if given."""
     found = summed(rows, pattern.search if pattern is not None else None)
     total = ProgramSums(*_sizes(found.total))
     return Table([_program(one) for one in found.rows], total, found.refused)

@@ -1,5 +1,5 @@
-"""Reading all processes while the rest of gdbheap is imported: either takes as long as the other, and the kernel's walk
-needs no Python. Nothing is imported here that takes long."""
+"""Read the memory of all processes while the rest of gdbheap is imported: each takes about as long, and the kernel's
+walk needs no Python. This module imports nothing that takes long."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _begun: list[_Reading] = []
 
 
 class _Reading:
-    """What a thread of its own reads; ``rows`` is None where that failed, and is to be tried again."""
+    """A read of all processes in a thread of its own. ``rows`` is None if it failed, and the caller must read again."""
 
     def __init__(self) -> None:
         self.rows: list[ProcessAccount] | None = None
@@ -35,23 +35,23 @@ class _Reading:
             self._done.release()
 
     def wait(self) -> list[ProcessAccount] | None:
-        """What was read, once that is done."""
+        """Wait for the end of the read and return its rows."""
         while not self._done.acquire(timeout=0.1):
             pass
         return self.rows
 
 
 def begin() -> None:
-    """Begin to read; whoever needs it takes it later."""
+    """Start reading in the background; ``take`` fetches the result."""
     _begun.append(_Reading())
 
 
 def end() -> None:
-    """Wait for what nobody took: an interpreter that ends while a thread is in native code is aborted (before 3.14 it
-    ends such a thread where it asks for the GIL, by unwinding frames that cannot be unwound)."""
+    """Wait for a read that nobody took. An interpreter that ends while a thread is in native code is aborted (before
+    3.14 it ends such a thread where it asks for the GIL, by unwinding frames that cannot be unwound)."""
     take()
 
 
 def take() -> list[ProcessAccount] | None:
-    """What was begun to be read, once; None where nothing was."""
+    """Return the rows of the background read, once; None if none was started or it failed."""
     return _begun.pop().wait() if _begun else None

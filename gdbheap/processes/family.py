@@ -1,10 +1,10 @@
 """Several processes in one answer: what each has, what they share, and what they could share.
 
-What the kernel counts is read while all of them stand still, so that it fits together; then one after the other is
-looked into, each beside the process whose pages it had at the fork: its parent, or without that a sibling.
+The kernel's figures are read while all processes are stopped, so that they fit together. Then the processes are read
+one by one, each next to the process whose pages it had at the fork: its parent, or else a sibling.
 
-What comes from another exec never stands still for it, and what does stands only while pages are compared, for all that
-are compared with it no longer than one process is stopped at a time."""
+A process of another exec is never stopped for a comparison. One of the same exec is stopped only while pages are
+compared, and for all comparisons together no longer than a process may be stopped at a time."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ __all__ = ["Advice", "Family", "Member", "Sums", "family"]
 FREEZE: Final = "freeze"
 PRELOAD: Final = "preload"
 LONGEST_STOP = 1.0
-# What is less than this share of all that they have is no advice.
+# Advice that saves less than this percentage of the total PSS is not given.
 MIN_PERCENT = 1
 
 NOT_COMPARED = (
     "it was not compared with process {}, which has stood still for that for {:.1f} s (--max-stop): give it longer"
     " (--max-stop=SECONDS, 0 for no limit)"
 )
-# Said of a process whose memory is another user's, or closed.
+# Note for a process whose memory is another user's, or may not be read.
 NOT_READ = "its memory cannot be read: gdbheap doctor PID says why"
 
 Progress = Callable[[str, int, int], object]
@@ -63,7 +63,10 @@ Verdict = Callable[[Ledger], str]
 
 @dataclass(frozen=True)
 class Member:
-    """A process. ``verdict`` and ``holders``: as of its first page, "" and none where its heap was not looked into."""
+    """A process of the answer.
+
+    ``beside``: the process that it was compared with; ``verdict`` and ``holders``: from its first page, "" and empty if
+    its heap was not read."""
 
     pid: int
     parent_pid: int
@@ -82,8 +85,8 @@ class Member:
 
 @dataclass(frozen=True)
 class Sums:
-    """Over the processes of which it is known. ``pss`` is what they have together, where nobody else shares it with
-    them."""
+    """The sums over the processes whose figures are known. ``pss``: their total memory, if no process outside shares
+    it."""
 
     processes: int
     rss: int
@@ -95,8 +98,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class Advice:
-    """What would be saved by something that is done before the fork. ``id``: "freeze" (gc.freeze()), or "preload"
-    (to load before the fork what each worker loads for itself)."""
+    """A saving by something that is done before the fork.
+
+    ``id``: "freeze" (call gc.freeze()), or "preload" (load before the fork what each worker loads for itself);
+    ``saves``, ``most_saved``, ``least_saved``: bytes."""
 
     id: Literal["freeze", "preload"]
     saves: int
@@ -117,26 +122,28 @@ class Family:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """What a document is about."""
+        """The processes that the answer is about, as a JSON document names them."""
         return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
     def ok(self) -> bool:
-        """Whether all is known that was asked for."""
+        """Whether everything that was asked for is known."""
         return all(member.note is None for member in self.rows)
 
     @property
     def is_refused(self) -> bool:
-        """Whether the kernel lets us read the memory of none, though some are there."""
+        """Whether processes are there, but the kernel lets us read the memory of none."""
         return not self.total.processes and any(member.note == NOT_READ for member in self.rows)
 
 
 @dataclass
 class _Looks:
-    """What was found out of the ``held`` processes one by one: types whose counts were written; by worker the marks of
-    its pages of values and the bytes of its objects by type, and both of the parents. ``beside``: by process the one
-    that it is compared with; ``stood``: how long each of these stood still for that; ``forking``: those of them that
-    are parents."""
+    """The findings about the ``held`` processes, collected one by one.
+
+    ``beside``: by process, the one it is compared with; ``stood``: for how many seconds each of those was stopped for
+    comparisons; ``forking``: those of them that are parents. ``types``: types whose reference counts were written.
+    ``marks``, ``objects``: by worker, the marks of its pages of values and the bytes of its objects by type;
+    ``parents``: both, by parent."""
 
     held: dict[int, ProcessFolder]
     limit: float | None
@@ -159,9 +166,11 @@ def family(
     progress: Progress | None = None,
     verdict_of: Verdict | None = None,
 ) -> Family:
-    """Of these processes, each of which is stopped for at most ``limit`` seconds at a time. ``quick``: only what the
-    kernel counts. ``verdict_of``: puts a first page into a sentence; without it no holders are looked for. Raises
-    NoTarget where none of them is there."""
+    """Return the answer for these processes, each of which is stopped for at most ``limit`` seconds at a time.
+
+    ``quick``: only the kernel's figures. ``verdict_of``: sums up a first page in a sentence; without it no holders are
+    looked for. Raises NoTarget if none of the processes exists, GdbheapError if none can be read because one could not
+    be opened."""
     held, left_out = _held(processes)
     rows = _counted(held, limit)
     members = [_member(row, held[row.pid]) for row in rows]
@@ -191,7 +200,7 @@ def family(
 
 
 def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[int, str]]:
-    """Those that are there, and why others could not be held."""
+    """Open the folders of the processes; return them, and the reasons for those that could not be opened."""
     found, left_out = {}, {}
     for process in processes:
         try:
@@ -204,13 +213,13 @@ def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[in
 
 
 def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
-    """What the kernel says of them while they all stand still: those that cannot be stopped run on."""
+    """Return the kernel's figures, read while all processes are stopped; those that cannot be stopped run on."""
     with ExitStack() as standing:
         standing.enter_context(stopping.undisturbed())
         for folder in held.values():
             with suppress(OSError, TimeoutError):
                 standing.callback(Stop(folder, limit or LONGEST_STOP).release)
-        # By number: of one that is there afterwards it was its own.
+        # Read by process id: if the process is still there afterwards, the id was its own.
         return [row for row in accounts.read(list(held)) if held[row.pid].is_there()]
 
 
@@ -225,7 +234,7 @@ def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
 
 
 def _rss(folder: ProcessFolder) -> int | None:
-    """What everybody may know of a process."""
+    """Return the RSS of a process in bytes, which any user may read; None if it is gone."""
     with suppress(OSError):
         living = folder.living()
         return None if living is None else procfs.kib(living[1].get("VmRSS"))
@@ -233,7 +242,7 @@ def _rss(folder: ProcessFolder) -> int | None:
 
 
 def _absent(pid: int, folder: ProcessFolder | None, left_out: str | None) -> Member:
-    """One that is gone, or has no memory, or was ``left_out`` for this reason."""
+    """Return the row of a process that has ended, has no memory, or was ``left_out`` for this reason."""
     found = running(pid)
     if found is not None and left_out is not None:
         return Member(pid, found.parent, found.name, None, None, None, None, note=left_out)
@@ -252,8 +261,8 @@ def _sums(members: Iterable[Member]) -> Sums:
 
 
 def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
-    """By process whose pages it may have had at the fork: its parent, else the sibling with the least of its own. None
-    of another exec: that would stand still for nothing."""
+    """Return, by process, the one whose pages it may have had at the fork: its parent, else the sibling with the least
+    USS. Processes of another exec are left out: they would be stopped for nothing."""
     execs = {member.pid: exec_of(held[member.pid]) for member in members}
     forked: dict[object, list[int]] = {}
     for member in sorted(members, key=lambda member: (member.uss or 0, member.pid)):
@@ -269,7 +278,7 @@ def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dic
 
 
 def _looked(member: Member, looks: _Looks) -> Member:
-    """The member with what its memory says."""
+    """Return the member with what was read from its memory, or with a note why nothing was."""
     try:
         other = _prepared(looks.held.get(looks.beside.get(member.pid, 0)))
         with stopped(looks.held[member.pid], looks.limit) as process:
@@ -287,14 +296,14 @@ def _looked(member: Member, looks: _Looks) -> Member:
 
 
 def _prepared(folder: ProcessFolder | None) -> Preparation | None:
-    """What is there to be known of a process before it is stopped; None where it cannot be looked into."""
+    """Read what can be known of a process before it is stopped; None if it cannot be read."""
     with suppress(GdbheapError):
         return None if folder is None else Preparation(folder)
     return None
 
 
 def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
-    """The member with its heap, as far as its blocks can be walked."""
+    """Return the member with the figures of its heap, if its blocks can be walked."""
     with suppress(GdbheapError):
         if verdict_of is None:
             return replace(member, heap=heap_use(heap))
@@ -305,14 +314,15 @@ def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
 
 
 def _holders(page: Ledger) -> list[MainHolder]:
-    """Return the holders of a first page, the largest first, with the interpreter and packages, which it has last."""
+    """Return the holders of a first page, largest first, including the interpreter and packages, which it lists
+    last."""
     imported = [] if page.imported is None else [page.imported]
     return sorted([*imported, *page.holders], key=lambda row: -(row.bytes if row.resident is None else row.resident))
 
 
 def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> Member:
-    """With what its pages differ in from another's, if both come from one exec; noted where the other may not stand
-    still any longer."""
+    """Return the member with the pages that differ from the other process's, if both come from one exec. If the other
+    may not be stopped any longer, a note says so."""
     pid, limit, comparison = ready.folder.pid, looks.limit, Comparison(heap)
     stood, is_read = looks.stood.get(pid, 0.0), False
     if limit is None or stood < limit:
@@ -337,17 +347,18 @@ def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> M
 
 
 def _freeze(compared: Sequence[Member]) -> Advice:
-    """gc.freeze() before the fork: then the collector leaves alone what was there."""
+    """Return what gc.freeze() before the fork would save: the collector then never touches the objects that exist."""
     rows = [member.written for member in compared if member.written is not None and member.written.collector]
     saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
     return Advice(FREEZE, saves, len(rows), most_saved=most)
 
 
 def _preload(looks: _Looks) -> Advice:
-    """What several workers have and their parent has not: one copy would do. As many bytes of objects of each type as
-    all workers have beyond the parent; proven are pages of values that are equal, byte for byte: what is mutable may be
-    equal by chance. Nothing where these are more: then the workers have no more than the parent, and have written the
-    same to what they had from it."""
+    """Return what loading before the fork would save: data that several workers have and their parent has not.
+
+    ``most_saved``: for each type, the bytes of objects that all workers have beyond the parent's. ``least_saved``:
+    equal pages of values, compared byte by byte (mutable objects may be equal by chance). If the latter is larger,
+    ``most_saved`` is 0: the workers have no more than the parent, and wrote the same to what they had from it."""
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
         forked = [pid for pid, other in looks.parent_of.items() if other == parent]
@@ -362,7 +373,7 @@ def _preload(looks: _Looks) -> Advice:
 
 
 def _marks(heap: Heap) -> set[bytes]:
-    """Return the marks of pages that only values lie on; none without Python's objects."""
+    """Return the marks of pages with nothing but values; empty if the process has no Python objects."""
     try:
         return value_marks(heap)
     except GdbheapError:
@@ -370,7 +381,7 @@ def _marks(heap: Heap) -> set[bytes]:
 
 
 def _by_type(heap: Heap) -> Counter[str]:
-    """Bytes of the Python objects by type, with the buffers that they own; none where there are none."""
+    """Return the bytes of the Python objects by type, with the buffers that they own; empty without Python."""
     try:
         return Counter({row.type: row.own + row.buffers for row in pyobjects(heap).rows})
     except GdbheapError:

@@ -1,4 +1,4 @@
-"""How much of one process's heap is in use, free, and would go: the row that many processes have each."""
+"""The heap of one process in one row: how much is in use, free, and reclaimable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HeapUse", "Largest", "heap_use", "use_of"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The finding that is worth the most."""
+    """The largest finding."""
 
     id: str
     bytes: int
@@ -23,7 +23,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class HeapUse:
-    """Resident bytes of the heap. ``finding``: of two equal ones that which is not doubtful."""
+    """Resident bytes of the heap. ``finding``: the largest one; of equal ones a finding that is not doubtful."""
 
     in_use: int
     free: int
@@ -33,13 +33,13 @@ class HeapUse:
 
 
 def heap_use(heap: Heap) -> HeapUse | None:
-    """Of a process whose memory can be read; None where it is not known what is resident. Raises Unsupported."""
+    """Return the row of a heap; None if the resident bytes are not known. Raises Unsupported."""
     evidence, found = judged(heap)
     return use_of(summary(heap, evidence), found)
 
 
 def use_of(told: Summary, found: Sequence[Finding]) -> HeapUse | None:
-    """Return the row of a heap from what is known of it already; None where it is not known what is resident."""
+    """Return the row of a heap from its summary and findings; None if the resident bytes are not known."""
     if told.used_resident is None or told.free_resident is None:
         return None
     most = max(found, key=lambda finding: (finding.bytes, not finding.doubtful), default=None)

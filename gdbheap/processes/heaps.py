@@ -1,4 +1,4 @@
-"""The heaps of programs' processes, each looked into for itself."""
+"""Read the heaps of programs' processes one by one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["with_heaps"]
 
 
 def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[str]) -> list[Program]:
-    """The programs with the sums over the heaps of their processes, each of which is stopped for at most ``limit``
-    seconds. ``missed`` gets a line for each in which a look failed that was allowed."""
-    # Looking takes long, and numbers are given away meanwhile.
+    """Return the programs with the sums over their processes' heaps, each stopped for at most ``limit`` seconds.
+
+    ``missed`` gets a line for each process whose memory may be read but whose heap could not be."""
+    # Reading takes long, and process ids may be reused meanwhile: remember each process's start.
     there = {pid: running(pid) for program in programs for pid in program.pids}
     return [
         replace(program, heap=_sums([_use(there[pid], limit, missed) for pid in program.pids])) for program in programs
@@ -26,7 +27,7 @@ def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[st
 
 
 def _use(one: Running | None, limit: float | None, missed: list[str]) -> HeapUse | None:
-    """None where it cannot be looked into, or has ended."""
+    """Return the heap's figures; None if the process cannot be read or has ended."""
     if one is None:
         return None
     try:

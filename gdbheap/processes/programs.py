@@ -1,7 +1,7 @@
-"""Which program each process runs, and the sums over its processes, as ps_mem makes them.
+"""Find which program each process runs, and sum the processes of a program, as ps_mem does.
 
-Nothing is imported here that takes long, no regular expressions and no dataclasses: ``gdbheap ps`` spends most of its
-own time on imports. ``accounts`` has the same as records, for everybody else."""
+This module imports nothing that takes long, no regular expressions and no dataclasses: imports are most of the run time
+of ``gdbheap ps``. ``accounts`` offers the same as records, for all other callers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["Summed", "Sums", "is_python", "name_of", "program_of", "read", "scri
 
 CUT_OFF = 512
 DELETED = b" (deleted)"
-# File systems that may be another user's, and that of the folders of processes.
+# File systems that another user may serve, and the one that has the folders of processes.
 ASKING = (b"fuse", b"overlay", b"proc ")
 DIGITS = "0123456789."
-# Options of Python whose value is the next word unless it follows at once; two of these end the options
+# Options of Python that take a value: the rest of the word, or the next word. Two of them end the options
 # (Modules/main.c).
 WITH_VALUE, LAST = "WXcm", "cm"
 LONG_WITH_VALUE = "--check-hash-based-pycs"
 
 
 class Sums:
-    """A program's processes, in bytes; ``add`` one after the other, then ``end``."""
+    """The sums over a program's processes, in bytes. Call ``add`` for each process, then ``end``."""
 
     heap = None
 
@@ -44,16 +44,16 @@ class Sums:
 
     @property
     def ram(self) -> int:
-        """The proportional share of all of them."""
+        """The proportional share of all processes, in bytes."""
         return self.private + self.shared
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of processes."""
         return len(self.pids)
 
     def add(self, pid: int, memory: ProcessMemory) -> None:
-        """One more process."""
+        """Add a process."""
         self.pids.append(pid)
         self._fingerprints.add(memory.fingerprint)
         share = memory.pss + CUT_OFF * memory.proportional - memory.private if memory.proportional else memory.shared
@@ -63,16 +63,17 @@ class Sums:
         self.swapped += memory.swap if memory.swap_share is None else memory.swap_share
 
     def end(self) -> None:
-        """All are added."""
-        # The very same figures of all: they may have one address space together (clone(2), CLONE_VM), or be forks that
-        # have written to as many pages each.
+        """Complete the sums after the last ``add``."""
+        # All have identical figures: they may share one address space (clone(2), CLONE_VM), or be forks that have
+        # written to equally many pages.
         if len(self._fingerprints) == 1 and len(self.pids) > 1 and have_one_memory(self.pids):
             self.private, self.shared = self.private // len(self.pids), self.shared // len(self.pids)
         self.shared += self._shared_huge
 
 
 class Summed:
-    """The programs that have any memory, the largest first; ``total``, over all; how many processes were refused."""
+    """The programs that have any memory, largest first. ``total``: the sums; ``refused``: processes that may not be
+    read."""
 
     left_out = ()
 
@@ -91,7 +92,8 @@ class Summed:
 
 
 def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAccount]:
-    """What the kernel says of these processes, or of all but ourselves; by pid. Raises OSError."""
+    """Return the kernel's figures of these processes, or of all processes but this one, by process id. Raises
+    OSError."""
     if pids is not None:
         return process_accounts(proc, list(pids))
     known = early_reading.take() if proc == PROC else None
@@ -100,7 +102,7 @@ def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAcc
 
 
 def summed(rows: Iterable[ProcessAccount], is_meant: Callable[[str], object] | None = None) -> Summed:
-    """The programs; only those whose name, or script, ``is_meant``."""
+    """Return the programs with their sums; only those for whose name or script ``is_meant`` is true, if given."""
     rows = list(rows)
     programs = {row.pid: program_of(row) for row in rows if row.memory is not None}
     sums: dict[tuple[str, str | None], Sums] = {}
@@ -123,7 +125,7 @@ def _words(row: ProcessAccount) -> list[str]:
 
 
 def program_of(row: ProcessAccount) -> str:
-    """The file name of the program; one that was deleted, or replaced, says so."""
+    """Return the file name of the program; a deleted or replaced one has " [deleted]" or " [updated]" at the end."""
     path = row.exe.partition(b"\0")[0]
     if not path.endswith(DELETED):
         return os.path.basename(_text(path))
@@ -137,8 +139,8 @@ def program_of(row: ProcessAccount) -> str:
 
 
 def _is_there(path: bytes) -> bool:
-    """Whether a file with a path that a process names is there; False where nobody may be asked (see ``FileSystems``,
-    whose import takes long)."""
+    """Return whether a path that a process names exists. False on a file system that may not be asked (``FileSystems``
+    has the rule, but its import takes long)."""
     try:
         held = walk_to_file("/", os.fsdecode(path), _answered(), False)
     except (OSError, ValueError):
@@ -148,7 +150,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the numbers of the mounts for which the kernel answers, or root for sure."""
+    """Return the ids of the mounts that the kernel itself, or root, is sure to answer for."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:
@@ -159,13 +161,14 @@ def _answered() -> set[int]:
 
 
 def name_of(row: ProcessAccount, programs: dict[int, str]) -> str:
-    """As ps_mem names a process: the program, unless the process has another name and its parent another program."""
+    """Return the name that ps_mem gives a process: the program, unless the process has another name and its parent runs
+    another program."""
     program, name = programs[row.pid], _text(row.name)
     return program if program.startswith(name) or programs.get(row.parent) == program else name
 
 
 def is_python(name: str) -> bool:
-    """python, python3.11, python3d, pypy3.10."""
+    """Return whether a name is Python's: python, python3.11, python3d, pypy3.10."""
     if name.startswith("pypy"):
         return not name[len("pypy") :].strip(DIGITS)
     letter = name[len("python") :].lstrip(DIGITS)
@@ -173,12 +176,12 @@ def is_python(name: str) -> bool:
 
 
 def script_of(row: ProcessAccount, program: str) -> str | None:
-    """What a Python runs; None for other programs, and for one that runs no script."""
+    """Return the script that a Python process runs; None for other programs, and for a Python without one."""
     if not is_python(program.partition(" ")[0]):
         return None
     words = _words(row)
     if words and not is_python(os.path.basename(words[0])) and (" " in words[0] or len(words) == 1):
-        # It calls itself something else, as gunicorn's workers do with setproctitle.
+        # The process renamed itself, as gunicorn's workers do with setproctitle.
         return words[0] or None
     rest = iter(words[1:])
     for word in rest:

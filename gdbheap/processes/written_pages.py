@@ -1,9 +1,9 @@
-"""Pages that a process shared with its parent since the fork and has alone by now, by what they were written.
+"""Classify the pages that a process shared with its parent since the fork and has alone now, by what wrote to them.
 
-The kernel copies a page for whoever writes it first. A page that is mapped by one process alone (pagemap's bit 56)
-and was there at the fork differs from the parent's by what was written since, or is equal: what was written was put
-back. On an equal page with Python objects these were reference counts, which go up while an object is used and down
-again; or the collector wrote there, if it tracks objects of the page and has run over all of them since."""
+The kernel copies a page for the first process that writes to it. A page that only one process maps (bit 56 of pagemap)
+and that existed at the fork either differs from the parent's, by what was written since, or is equal: what was written
+was restored. On an equal page with Python objects that is either reference counts, which go up while an object is used
+and down again, or the collector, if it tracks objects of the page and has run over all of them since."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Comparison", "TypeCounts", "Written", "exec_of", "is_fork", "page_ma
            "value_marks"]  # fmt: skip
 
 MARK = 16
-# The types of values that never change and that the collector does not track, by the modules that name them.
+# The types of immutable values that the collector does not track, as their modules name them.
 VALUES = {"str", "unicode", "bytes", "int", "long", "float", "complex"}
-# From so many on the program has called gc.freeze(): then the collector has left alone what there was.
+# With at least this many frozen objects, the program has called gc.freeze(): the collector left them alone.
 MANY_FROZEN = 5000
 
 
 @dataclass(frozen=True)
 class TypeCounts:
-    """Reference counts of a type's objects that have changed; pages with several types count for each."""
+    """A type whose objects' reference counts have changed; a page with several types counts for each."""
 
     type: str
     objects: int
@@ -43,9 +43,10 @@ class TypeCounts:
 
 @dataclass(frozen=True)
 class Written:
-    """Pages of private memory that may be written and that one process has alone, by what differs from another's.
-    ``collector`` has pages that it has certainly written and restored too; ``freezing`` leaves out as many pages as
-    are written for other reasons where the collector never writes."""
+    """Bytes of the private writable pages that one process has alone, by how they differ from another process's.
+
+    ``collector`` includes pages that the collector has certainly written and restored. ``freezing`` is ``collector``
+    without as many pages as are written for other reasons on memory that the collector never writes."""
 
     restored: int = 0
     recounted: int = 0
@@ -59,18 +60,18 @@ class Written:
 
     @property
     def unshared(self) -> int:
-        """What was shared once, or may have been."""
+        """Bytes that were shared once, or may have been."""
         return self.restored + self.recounted + self.collector + self.counts_only + self.both + self.data
 
 
 def total_written(rows: Iterable[Written]) -> Written:
-    """All of them together."""
+    """Return the sums of all rows."""
     found = list(rows)
     return Written(*(sum(getattr(row, field.name) for row in found) for field in fields(Written)))
 
 
 def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
-    """A row a type, those on the most pages first."""
+    """Return one row for each type, those on the most pages first."""
     found: dict[str, TypeCounts] = {}
     for row in rows:
         old = found.get(row.type, TypeCounts(row.type, 0, 0, 0))
@@ -80,9 +81,11 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
 
 
 def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
-    """Return what processes that come from one exec have in common, as the kernel says it without a stop: the program,
-    and the auxiliary vector with the addresses that it chose at random; None where it says nothing. What it says of
-    processes of one exec is the same, what it says of others hardly ever is: ``is_fork`` tells."""
+    """Return what all processes of one exec have in common and the kernel tells without a stop; None if it tells
+    nothing.
+
+    It is the program and the auxiliary vector, which has addresses chosen at random. Processes of different execs
+    hardly ever agree in it; ``is_fork`` decides."""
     try:
         vector = folder.read("auxv")
     except OSError:
@@ -91,15 +94,16 @@ def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
 
 
 def is_fork(one: Process, other: Process) -> bool:
-    """Whether two processes come from one exec: they have the auxiliary vector, with where the kernel's random bytes
-    are, and these."""
+    """Return whether two processes come from one exec: they have the same auxiliary vector, which says where the
+    kernel's random bytes are, and the same bytes there."""
     if not one.auxv or one.auxv != other.auxv:
         return False
     return _seed(one) is not None and _seed(one) == _seed(other)
 
 
 def _seed(process: Process) -> bytes | None:
-    """The 16 bytes that the kernel gave the program when it started (AT_RANDOM, getauxval(3))."""
+    """Return the 16 random bytes that the kernel gave the program at its start (AT_RANDOM, getauxval(3)); None if they
+    cannot be read."""
     try:
         return process.space.read(process.auxv.get(AT_RANDOM, 0), 16)
     except Fault:
@@ -107,7 +111,7 @@ def _seed(process: Process) -> bytes | None:
 
 
 def private_ranges(process: Process) -> Ranges:
-    """Private memory that may be written, but the kernel's own."""
+    """Return the private writable memory, without the kernel's own mappings."""
     return [
         (mapping.start, mapping.end)
         for mapping in process.mappings
@@ -116,8 +120,10 @@ def private_ranges(process: Process) -> Ranges:
 
 
 class Comparison:
-    """The pages of a process beside another's. Both must stand still for ``read``, and the other for nothing else: what
-    takes as long as this process's objects do is done before and after. Raises Unsupported."""
+    """A comparison of a process's pages with another's.
+
+    Both must be stopped during ``read``, the other for nothing else: work that grows with this process's objects is
+    done before and after it. Raises Unsupported."""
 
     def __init__(self, heap: Heap) -> None:
         process, self._heap = heap.target, heap
@@ -130,7 +136,7 @@ class Comparison:
         self._found: tuple[_native.ComparedPages, Ranges, bool] | None = None
 
     def read(self, other: Process) -> bool:
-        """Compare the pages, if both come from one exec; return whether they do. Raises OSError."""
+        """Compare the pages if both processes come from one exec; return whether they do. Raises OSError."""
         here = self._process
         if other.refusal is not None or other.pages is None or not is_fork(here, other):
             return False
@@ -141,7 +147,7 @@ class Comparison:
         return True
 
     def answer(self) -> tuple[Written, list[TypeCounts]]:
-        """By what the pages were written that were compared. Raises OSError."""
+        """Return the compared pages by what was written to them, and the types whose counts were. Raises OSError."""
         assert self._found is not None
         (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
         heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
@@ -154,8 +160,8 @@ class Comparison:
         return _written(found, new, page, has_collected), types
 
     def _has_collected(self, other: Process) -> bool:
-        """Whether the collector has run over all objects since the two parted, in either; not where they were frozen.
-        The other's is where this process has it."""
+        """Return whether the collector has run over all objects in one of the processes since the fork; False if they
+        were frozen. In both processes it has the same address."""
         one = self._collector
         two = None if one is None else collector_at(other.space, one)
         if one is None or two is None:
@@ -169,7 +175,7 @@ def _type_counts(row: _native.CountsOf, name: str, page: int, has_collected: boo
 
 
 def _alone(process: Process, ranges: Ranges) -> int:
-    """How many pages of memory that the other has not this process alone has. Raises OSError."""
+    """Return how many pages of memory that the other process does not have only this process maps. Raises OSError."""
     path, pages, page = process.folder.path("pagemap"), process.pages, process.machine.page
     if pages is None:
         return sum(exclusive_pages(path, start, end, page) for start, end in ranges)
@@ -178,7 +184,7 @@ def _alone(process: Process, ranges: Ranges) -> int:
 
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
-    """Static types, which lie in no block, each with its own type."""
+    """Return the static types, which lie in no block, as pairs of an address and its type's address."""
     objects, found = heap.python.objects, []
     for address in objects.static_types():
         try:
@@ -194,7 +200,7 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
         collector += found.restored_tracked
     else:
         recounted += found.restored_tracked
-    # Where the collector never writes, these pages were written for other reasons: the others were by as many.
+    # Pages that the collector never writes were written for other reasons; assume the same share for the others.
     quiet = found.quiet_own + found.quiet_shared
     freezing = collector * found.quiet_shared // quiet if quiet else collector
     new += found.only_here
@@ -203,15 +209,15 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
 
 
 def page_marks(process: Process, shared: bool = False) -> set[bytes]:
-    """Marks of the pages of private memory that a process has alone, with ``shared`` of all that it has; equal for
-    equal ones; zeros have none."""
+    """Return the marks of the private pages that a process has alone, or of all of them if ``shared``. Equal pages have
+    equal marks; pages of zeros have none."""
     marks = _native.page_marks(process.space, process.folder.path("pagemap"), private_ranges(process), shared)
     return _parted(marks)
 
 
 def value_marks(heap: Heap) -> set[bytes]:
-    """Return the marks of those pages that a process has alone on which only objects of VALUES lie; without such
-    objects none. Raises GdbheapError."""
+    """Return the marks of the pages that a process has alone and that hold only objects of VALUES; empty without such
+    objects. Raises GdbheapError."""
     process, objects = heap.target, heap.python.objects
     assert isinstance(process, Process)
     names = {row.address: objects.names.name(row.address) for row in heap.python.census.rows}

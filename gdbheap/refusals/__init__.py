@@ -1,1 +1,1 @@
-"""Why a process cannot be looked into, and what would help."""
+"""Explain why a process cannot be read, and what would help."""

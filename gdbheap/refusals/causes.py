@@ -1,8 +1,8 @@
-"""The reasons for which the kernel refuses to let one process look into another, from facts to one line.
+"""The reasons for which the kernel forbids one process to read another, each as one line made from facts.
 
 The kernel says "Operation not permitted" for all of them. Its rules, in its order (``__ptrace_may_access`` of
 kernel/ptrace.c, yama_lsm.c, commoncap.c): an existing tracer; the same user and group ids, or CAP_SYS_PTRACE; a
-dumpable process, or CAP_SYS_PTRACE; Yama's ``ptrace_scope``; no more capabilities than the one who asks; then user
+dumpable process, or CAP_SYS_PTRACE; Yama's ``ptrace_scope``; no more capabilities than the caller has; then user
 namespaces, other security modules and seccomp. Nothing is read here: ``refusal`` gathers the facts.
 """
 
@@ -15,17 +15,17 @@ from gdbheap.errors import one_line
 from gdbheap.text import named
 
 CAP_SYS_PTRACE = 1 << 19
-# How a container beside the program's gets what it needs; docs/containers.md.
+# How to start a container next to the program's that gets what it needs; docs/containers.md.
 KUBERNETES_DEBUG = "kubectl debug -it POD --target=CONTAINER --profile=sysadmin --image=IMAGE_WITH_GDBHEAP"
 SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What decides whether gdbheap may look into a process.
+    """The facts that decide whether gdbheap may read a process.
 
-    ``uids``, ``gids`` and ``permitted`` (a mask of capabilities) are the process's; ``own_…``, ``capabilities`` (those
-    in effect) and ``bounding`` (those that root here could have) are gdbheap's.
+    ``uids``, ``gids`` and ``permitted`` (a mask of capabilities) are the process's. ``own_…``, ``capabilities`` (the
+    effective ones) and ``bounding`` (those that root could have here) are gdbheap's.
     """
 
     pid: int
@@ -49,7 +49,7 @@ class Facts:
 
     @property
     def process(self) -> str:
-        """``process 1234 (python3)``."""
+        """The process in words: ``process 1234 (python3)``."""
         return f"process {self.pid} ({named(self.name)})" if self.name else f"process {self.pid}"
 
     @property
@@ -59,20 +59,24 @@ class Facts:
 
 
 def permission(facts: Facts) -> str:
-    """The first cause that explains a refusal, in the kernel's order; a line for all the others when none does."""
+    """Return the line of the first cause that explains a refusal, in the kernel's order, or a general line if none
+    does."""
     answers = (cause(facts) for cause in CAUSES)
     return next((answer for answer in answers if answer), unknown(facts))
 
 
 def itself(facts: Facts) -> str | None:
-    """Nobody can stop itself."""
+    """Return the cause if the process is gdbheap itself: no process can stop itself."""
     if facts.pid != facts.own_pid:
         return None
     return f"{facts.process} is gdbheap itself: give it the id of another process"
 
 
 def traced(facts: Facts) -> str | None:
-    """A process has one tracer at a time; inside gdb that is the process in which gdbheap runs."""
+    """Return the cause if another process traces it already: a process has one tracer at a time.
+
+    Inside gdb the tracer is the process in which gdbheap runs, which is no obstacle.
+    """
     if facts.tracer in (0, facts.own_pid):
         return None
     who = f"{named(facts.tracer_name)} (process {facts.tracer})" if facts.tracer_name else f"process {facts.tracer}"
@@ -80,7 +84,7 @@ def traced(facts: Facts) -> str | None:
 
 
 def other_user(facts: Facts) -> str | None:
-    """All user and group ids of the process must be those of who asks."""
+    """Return the cause if a user or group id of the process is not gdbheap's."""
     if facts.may_trace_all or (facts.uids == {facts.own_uid} and facts.gids == {facts.own_gid}):
         return None
     ids = "/".join(str(uid) for uid in sorted(facts.uids))
@@ -93,7 +97,8 @@ def other_user(facts: Facts) -> str | None:
 
 
 def not_dumpable(facts: Facts) -> str | None:
-    """A set-uid program, one that may not be read, or one that asked for it."""
+    """Return the cause if the process is not dumpable: a set-uid program, an unreadable one, or one that asked for
+    it."""
     if facts.may_trace_all or facts.dumpable:
         return None
     why = "set-uid, not readable, or by prctl(PR_SET_DUMPABLE)"
@@ -101,7 +106,10 @@ def not_dumpable(facts: Facts) -> str | None:
 
 
 def yama(facts: Facts) -> str | None:
-    """``ptrace_scope`` (Documentation/admin-guide/LSM/Yama.rst): 1 descendants only, 2 CAP_SYS_PTRACE, 3 nobody."""
+    """Return the cause if ``ptrace_scope`` forbids it: 1 descendants only, 2 CAP_SYS_PTRACE only, 3 nobody.
+
+    See Documentation/admin-guide/LSM/Yama.rst.
+    """
     if facts.ptrace_scope >= 3:
         return f"{SCOPE} is 3: nobody may trace until the next boot; let {facts.process} leave a core and give that"
     if facts.may_trace_all or facts.ptrace_scope == 0:
@@ -112,7 +120,7 @@ def yama(facts: Facts) -> str | None:
 
 
 def more_capable(facts: Facts) -> str | None:
-    """The process may have no capability that the one who asks has not."""
+    """Return the cause if the process has a capability that gdbheap lacks."""
     missing = facts.permitted & ~facts.capabilities
     if facts.may_trace_all or not missing:
         return None
@@ -121,7 +129,7 @@ def more_capable(facts: Facts) -> str | None:
 
 
 def namespace(facts: Facts) -> str | None:
-    """A capability counts in its own user namespace and those below."""
+    """Return the cause if gdbheap is in a user namespace: a capability counts only in its own one and those below."""
     if not facts.user_namespace:
         return None
     where = "gdbheap is in a user namespace (rootless container), beyond which its capabilities do not count"
@@ -129,7 +137,7 @@ def namespace(facts: Facts) -> str | None:
 
 
 def labelled(facts: Facts) -> str | None:
-    """AppArmor, SELinux."""
+    """Return the cause if a security module (AppArmor, SELinux) confines the process."""
     if not facts.label or facts.label.startswith("unconfined"):
         return None
     label = one_line(facts.label, 80)
@@ -137,7 +145,7 @@ def labelled(facts: Facts) -> str | None:
 
 
 def filtered(facts: Facts) -> str | None:
-    """A seccomp filter on gdbheap itself, as container runtimes set."""
+    """Return the cause if gdbheap itself has a seccomp filter, as container runtimes set."""
     if not facts.seccomp:
         return None
     remedy = grant(facts) if facts.container else "start gdbheap without that filter"
@@ -145,13 +153,13 @@ def filtered(facts: Facts) -> str | None:
 
 
 def unknown(facts: Facts) -> str:
-    """None of the causes that can be told apart."""
+    """Return the line for a refusal that none of the known causes explains."""
     guess = "it may be traced from outside of this PID namespace, or a security module forbids it"
     return f"the kernel refuses access to {facts.process} without saying why ({guess}): try as root on the host"
 
 
 def grant(facts: Facts) -> str:
-    """How to get CAP_SYS_PTRACE where gdbheap runs."""
+    """Return how to get CAP_SYS_PTRACE where gdbheap runs."""
     if facts.own_uid and facts.bounding & CAP_SYS_PTRACE:
         return "run gdbheap as root (sudo), who has CAP_SYS_PTRACE"
     if facts.container == "kubernetes":
@@ -161,7 +169,7 @@ def grant(facts: Facts) -> str:
     return "start gdbheap from where root has CAP_SYS_PTRACE (capsh --print shows what this shell has)"
 
 
-# In the order in which the kernel asks. Each returns a line, or None when it is not this one.
+# In the order in which the kernel checks. Each returns a line, or None if it is not the cause.
 CAUSES: tuple[Callable[[Facts], str | None], ...] = (
     itself,
     traced,

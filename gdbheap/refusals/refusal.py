@@ -1,7 +1,8 @@
-"""Why a process cannot be looked into: gathered from ``/proc``, said in one line with the next step.
+"""Find out from ``/proc`` why a process cannot be read, and say it in one line with the next step.
 
-``check`` tells before a process is stopped what needs no attempt: no such process, a thread, a zombie, a kernel thread,
-another architecture, another tracer. ``explain`` turns a refusal by the kernel into the error that names its cause.
+``check`` runs before a process is stopped. It finds what needs no attempt: no such process, a thread, a zombie, a
+kernel thread, another architecture, another tracer. ``explain`` turns a refusal by the kernel into the error that names
+its cause.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ FIRST_PID_NAMESPACE = "pid:[4026531836]"
 SECCOMP_FILTER = "2"
 NAME_LIMIT = 64
 NAMESPACE_SEARCH_LIMIT = 20_000
-# Of a process for which the kernel would have us wait.
+# The text for a process for which the kernel would make us wait.
 WAITING = "a thread of it waits meanwhile, as for a file system that does not answer; try again"
 
 
 def open_folder(process: Named) -> ProcessFolder:
-    """``/proc/PID``, or what is held already; raises NoTarget or NotPermitted when there is none for us."""
+    """Return ``/proc/PID``; a folder that is open already is returned unchanged.
+
+    Raises NoTarget if there is no such process, NotPermitted if it is hidden from us.
+    """
     if isinstance(process, ProcessFolder):
         return process
     pid = process
@@ -48,8 +52,10 @@ def open_folder(process: Named) -> ProcessFolder:
 
 
 def check(folder: ProcessFolder) -> Machine:
-    """Raise for a process that nobody can look into, or that is traced already; costs it nothing. The machine that it
-    is for, with its usual pages."""
+    """Return the machine that the process is for, with its usual pages. Costs the process nothing.
+
+    Raises NoTarget, NotPermitted or Unsupported if no one can read the process, or if it is traced already.
+    """
     try:
         status, flags = folder.status(), folder.flags()
     except TimeoutError:
@@ -68,7 +74,8 @@ def check(folder: ProcessFolder) -> Machine:
 
 
 def explain(process: Named, error: BaseException) -> GdbheapError:
-    """The error to raise when looking into a process failed with ``error``: one line, the cause and the next step."""
+    """Return the error to raise after reading a process failed with ``error``: one line with the cause and the next
+    step."""
     try:
         folder = open_folder(process)
         check(folder)
@@ -86,13 +93,13 @@ def explain(process: Named, error: BaseException) -> GdbheapError:
 
 
 def other_tracer(folder: ProcessFolder) -> int:
-    """The process that traces this one or any of its threads, unless that is us; 0 for nobody."""
+    """Return the pid of the process that traces this one or any of its threads, 0 for none or for us."""
     tracer = _tracer(folder, _status(folder))
     return 0 if tracer == os.getpid() else tracer
 
 
 def gather(folder: ProcessFolder) -> Facts:
-    """Read from ``/proc`` what decides; whatever cannot be read counts as harmless."""
+    """Read the deciding facts from ``/proc``; anything that cannot be read counts as harmless."""
     status = _status(folder)
     own = parse_status(_read_bytes(f"{PROC}/self/status"))
     tracer = _tracer(folder, status)
@@ -121,8 +128,10 @@ def gather(folder: ProcessFolder) -> Facts:
 
 
 def container(root: str = "", environment: Mapping[str, str] = os.environ) -> str:
-    """``kubernetes``, ``container`` or ``""``: where gdbheap itself runs, by the marks that the runtimes leave in the
-    environment and in files below ``root``."""
+    """Return where gdbheap itself runs: ``kubernetes``, ``container`` or ``""``.
+
+    It is recognised by marks that the runtimes leave in the environment and in files below ``root``.
+    """
     marks = _read_bytes(f"{root}{PROC}/1/cgroup")
     if "KUBERNETES_SERVICE_HOST" in environment or b"kubepods" in marks:
         return "kubernetes"
@@ -133,7 +142,7 @@ def container(root: str = "", environment: Mapping[str, str] = os.environ) -> st
 
 
 def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str | None:
-    """Why the process has no memory that could be read, or None."""
+    """Return why the process has no memory that could be read, or None."""
     process = f"process {folder.pid} ({one_line(status.get('Name', '?'), NAME_LIMIT)})"
     leader = _number(status.get("Tgid"))
     if leader not in (0, folder.pid):
@@ -150,7 +159,7 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
 
 
 def _check_lock(folder: ProcessFolder) -> None:
-    """Raises NoTarget for a process whose memory map is locked for longer than a moment."""
+    """Raise NoTarget for a process whose memory map is locked for longer than a moment."""
     try:
         folder.read("cmdline", 1)
     except TimeoutError:
@@ -160,8 +169,10 @@ def _check_lock(folder: ProcessFolder) -> None:
 
 
 def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
-    """Raises Unsupported for a program of another machine than those that are read. One whose file may not be read is
-    taken for one of this machine."""
+    """Return the machine that the program is for; a program whose file may not be read counts as x86-64.
+
+    Raises Unsupported for a machine that gdbheap does not know.
+    """
     header = image.parse_header(_quiet(partial(folder.read, "exe", image.HEADER_SIZE), b""))
     if header is None:
         return X86_64
@@ -173,19 +184,19 @@ def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
 
 
 def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
-    """The error for a process that was there when it was named."""
+    """Return the error for a process that existed when it was named."""
     if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
         return _absent(folder.pid, error)
     return another(folder)
 
 
 def another(folder: ProcessFolder) -> NoTarget:
-    """The error where a number is not that process's any more."""
+    """Return the error for a pid that belongs to another process by now."""
     return NoTarget(f"process {folder.pid} has ended; its number belongs to another process now")
 
 
 def _absent(pid: int, error: OSError) -> GdbheapError:
-    """The error for a process that ``/proc`` does not show."""
+    """Return the error for a process that ``/proc`` does not show."""
     if error.errno in EXHAUSTED:
         return exhausted(error)
     if not os.path.isdir(f"{PROC}/self"):
@@ -208,7 +219,7 @@ def _hidden(pid: int) -> NotPermitted:
 
 
 def _inner_process(pid: int) -> int:
-    """The process that is ``pid`` in a PID namespace below this one; 0 when there is none."""
+    """Return the pid here of the process that is ``pid`` in a PID namespace below this one; 0 if there is none."""
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:
         if name.isdigit():
@@ -219,7 +230,8 @@ def _inner_process(pid: int) -> int:
 
 
 def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
-    """The process that traces this one or any of its threads; 0 for nobody. The kernel names the tracing thread."""
+    """Return the pid of the process that traces this one or any of its threads; 0 for none. The kernel names the
+    tracing thread."""
     leader = _number(status.get("TracerPid"))
     if leader or status.get("Threads") == "1":
         return _process_of(leader)
@@ -229,7 +241,7 @@ def _tracer(folder: ProcessFolder, status: dict[str, str]) -> int:
 
 
 def _process_of(thread: int) -> int:
-    """The process that a thread belongs to; the same number where that is not to be seen."""
+    """Return the process that a thread belongs to, or the same number if that is hidden."""
     status = parse_status(_read_bytes(f"{PROC}/{thread}/status")) if thread else {}
     return _number(status.get("Tgid")) or thread
 

@@ -1,1 +1,1 @@
-"""Many moments of running processes: samples, series, curves."""
+"""Sample running processes over time: samples, series of them, curves."""

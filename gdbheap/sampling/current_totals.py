@@ -1,4 +1,4 @@
-"""How much each of many processes has now, and how that has changed since it was first looked at."""
+"""The current figures of many processes, and how they have changed since the first sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Standing", "StandingSum", "Standings", "Table"]
 
 @dataclass(frozen=True)
 class Standing:
-    """One process; what is not known now is the last that was known, though others are newer."""
+    """The figures of one process. A figure that is not known now is the last known one, though others are newer."""
 
     pid: int
     program: str
@@ -31,13 +31,13 @@ class Standing:
 
     @property
     def idle(self) -> int | None:
-        """What malloc has and nobody uses."""
+        """Bytes that malloc has from the kernel and the program does not use."""
         return None if self.system is None or self.in_use is None else max(0, self.system - self.in_use)
 
 
 @dataclass(frozen=True)
 class StandingSum:
-    """All processes: the sums of what is known."""
+    """The sums over all processes, of the figures that are known."""
 
     processes: int
     rss: int
@@ -47,7 +47,7 @@ class StandingSum:
 
 @dataclass(frozen=True)
 class Table:
-    """The answer of ``gdbheap top``: one moment."""
+    """One moment of ``gdbheap top``."""
 
     time: float
     rows: list[Standing]
@@ -57,17 +57,17 @@ class Table:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """What a document is about."""
+        """The processes that the answer is about, as a JSON document names them."""
         return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
     def ok(self) -> bool:
-        """Whether all is known that was asked for."""
+        """Whether everything that was asked for is known."""
         return not self.refused
 
 
 class Standings:
-    """Tables of the same processes, one after the other."""
+    """Tables of the same processes, one after another."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -76,7 +76,7 @@ class Standings:
         self._names: dict[int, str] = {}
 
     def take(self) -> Table:
-        """The processes as they are now, in no order."""
+        """Sample the processes and return the table, in no order."""
         samples = [row for row in self.sampler.take() if isinstance(row, Sample)]
         here = {sample.pid for sample in samples}
         for kept in (self._first, self._last, self._names):
@@ -108,7 +108,7 @@ class Standings:
         )  # fmt: skip
 
     def _name(self, pid: int) -> str:
-        """Name its program as its first page does, else as the kernel does; anew where it runs another program."""
+        """Return the program's name as a first page shows it, else as the kernel does; after an exec the new name."""
         watched = self.sampler.watched.get(pid)
         if watched is not None:
             self._names[pid] = _program(watched)

@@ -1,4 +1,4 @@
-"""Series as curves: what each process had at which time, and the first, the last and the highest value of each."""
+"""Series as curves: the figures of each process over time, with first, last and highest value."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ FIGURES: dict[str, Callable[[Sample], int | None]] = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Bytes over time, where they are known: seconds since 1970, ascending."""
+    """Bytes over time, for the moments at which they are known; times are seconds since 1970, ascending."""
 
     name: str
     times: list[float] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
 
     def at(self, times: Iterable[float]) -> Iterator[float]:
-        """The value at each of the times, which ascend and lie between its own, on the line from one to the next."""
+        """Yield the value at each of the given times, by linear interpolation. They must ascend and lie within the
+        curve."""
         place = 0
         for time in times:
             while place + 2 < len(self.times) and self.times[place + 1] <= time:
@@ -43,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """One process of one file: its id, its program, the curves that have any values, by their names, and its events."""
+    """One process of one file: its id, its program, its non-empty curves by name, and its events."""
 
     file: str
     pid: int
@@ -53,14 +54,16 @@ class ProcessCurves:
 
     @property
     def peak(self) -> int:
-        """The most of anything."""
+        """The highest value of any curve."""
         return max((max(curve.values) for curve in self.curves.values()), default=0)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A figure of a process. ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's
-    own allocator)."""
+    """The range of one figure of a process, in bytes.
+
+    ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's own allocator); ``peak_time``:
+    seconds since 1970."""
 
     file: str
     pid: int
@@ -85,7 +88,7 @@ class Plotted:
 
 
 def curves_of(series: Series, file: str) -> list[ProcessCurves]:
-    """The processes of a series, in the order in which they came."""
+    """Return the curves of the processes of a series, in the order in which the processes appeared."""
     found: dict[int, dict[str, Curve]] = {}
     for sample in series.samples:
         curves = found.setdefault(sample.pid, {})
@@ -107,7 +110,7 @@ def _process(file: str, pid: int, curves: dict[str, Curve], events: list[Event])
 
 
 def extents_of(process: ProcessCurves) -> Iterator[Extent]:
-    """The rows of a process."""
+    """Yield one row for each curve of a process."""
     for name, curve in process.curves.items():
         peak = max(curve.values)
         when = curve.times[curve.values.index(peak)]
@@ -116,6 +119,6 @@ def extents_of(process: ProcessCurves) -> Iterator[Extent]:
 
 
 def largest(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
-    """Those with the highest peaks, as many as a picture has panels, in their order."""
+    """Return the processes with the highest peaks, as many as a picture has panels, in their original order."""
     found = sorted(processes, key=lambda process: -process.peak)[:MAX_PANELS]
     return [process for process in processes if process in found]

@@ -1,4 +1,4 @@
-"""A series while it is made: rounds of samples at even times, snapshots beside them, until it is over."""
+"""Record a series: rounds of samples at even times, and snapshots, until the recording is over."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ __all__ = ["Plan", "Recorded", "record"]
 
 SLICE_SECONDS = 0.05
 Reason = Literal["ended", "duration", "interrupted", "closed"]
-# A terminal's Ctrl-C goes to the command too, which then takes a moment to end.
+# A terminal's Ctrl-C reaches the command too, which then takes a moment to end.
 PARTING_SECONDS = 1.0
 LEAST_LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is wanted: the file, seconds between samples, for how long (None: until it ends, or Ctrl-C), whether
-    processes are stopped for each sample and for how long at most, and seconds between snapshots (None: none).
-    ``csv_safe``: the file is CSV for a spreadsheet; ``mode``: that of all files."""
+    """What to record: into which file, how often and for how long.
+
+    ``every``: seconds between samples; ``duration``: seconds, None until the processes end or Ctrl-C; ``stop``: stop
+    each process for each sample, for at most ``limit`` seconds; ``snapshot_every``: seconds between snapshots, None for
+    none. ``csv_safe``: write CSV for a spreadsheet; ``mode``: of all files."""
 
     path: str
     every: float
@@ -52,8 +54,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The answer of ``gdbheap record``. ``reason``: "ended" (nobody was left), "duration", "interrupted" or "closed"
-    (nobody reads it any more)."""
+    """The answer of ``gdbheap record``. ``reason``: "ended" (no process was left), "duration", "interrupted" or
+    "closed" (nobody reads the pipe any more)."""
 
     file: str
     size: int
@@ -88,13 +90,13 @@ class _Tally:
 
 
 def record(programs: Programs, plan: Plan) -> Recorded:
-    """Record until it is over. Raises UsageError, NoTarget, NotPermitted, Unsupported before the first row is written;
-    afterwards nothing but what the file cannot take."""
+    """Record until the recording is over. Raises UsageError, NoTarget, NotPermitted, Unsupported before the first row;
+    afterwards only errors of the file."""
     return Recording(programs, plan).run()
 
 
 class Recording:
-    """One recording; ``run`` does it."""
+    """One recording, which ``run`` makes."""
 
     def __init__(self, programs: Programs, plan: Plan) -> None:
         self.plan, self.programs = plan, programs
@@ -111,7 +113,8 @@ class Recording:
         self.started: Started | None = None
 
     def run(self) -> Recorded:
-        """Record; however it ends, the file is whole, and a command that was started goes on to its own end."""
+        """Record, and return the result. However it ends, the file is complete, and a started command runs to its own
+        end."""
         if self.programs.command:
             self.started = self.programs.start()
         out: SeriesFile | None = None
@@ -132,7 +135,7 @@ class Recording:
         return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
 
     def _rounds(self, out: SeriesFile) -> Reason:
-        """Why it ended."""
+        """Write all rows, and return why the recording ended."""
         try:
             try:
                 reason: Reason = self._until_over(out)
@@ -167,7 +170,7 @@ class Recording:
         return (int(offset / every) + 1) * every
 
     def _sleep(self, until: float) -> None:
-        """Wait until that offset, or until the command has ended."""
+        """Wait until that offset in seconds, or until the command has ended."""
         started = self.started
         was_there = started is not None and started.status() is None
         while (left := until - self.sampler.moment.offset) > 0:
@@ -179,7 +182,7 @@ class Recording:
                 return
 
     def _with_status(self, row: Row) -> Row:
-        """The end of the command has its exit status."""
+        """Return the row; if it is the end of the started command, with the exit status."""
         started = self.started
         if started is None or not isinstance(row, Event) or row.kind != "end" or row.pid != started.pid:
             return row
@@ -222,7 +225,8 @@ class Recording:
         )  # fmt: skip
 
     def _part(self, started: Started, reason: str) -> int | None:
-        """The command's status; one that was interrupted together with us is given a moment, and otherwise let run."""
+        """Return the command's exit status. After an interrupt, which it got too, wait a moment; if it runs on, let it
+        and return None."""
         with suppress(KeyboardInterrupt):
             status = started.wait(PARTING_SECONDS if reason == "interrupted" else None)
             if status is not None:
@@ -233,7 +237,7 @@ class Recording:
 
 
 def _wait_for(started: Started, seconds: float) -> None:
-    """Until it has ended, or so many seconds have passed."""
+    """Wait until the command has ended, or this many seconds have passed."""
     try:
         descriptor = os.pidfd_open(started.pid)
     except (OSError, AttributeError):

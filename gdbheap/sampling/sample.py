@@ -1,7 +1,7 @@
-"""One moment of a running process in numbers, and what happened between two of them: the rows of a series.
+"""The rows of a series: one moment of a running process in numbers, and the events between two moments.
 
-``time`` is seconds since 1970, ``offset`` seconds since the series began by a clock that is never set. What is not
-known, or was not looked at this time, is None; what changed while it was read, and so is not believed, is doubtful."""
+``time`` is seconds since 1970, ``offset`` seconds since the series began, by a clock that is never set. None means that
+a figure is not known, or was not read this time. Doubtful means that it changed while it was read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ __all__ = ["ArenaSample", "ClassSample", "Event", "MallocSample", "MmappedSample
 
 @dataclass(frozen=True)
 class ArenaSample:
-    """One of malloc's arenas by its address; bytes. ``system``, ``peak`` and ``in_use`` are as ``malloc_info`` says;
-    ``top``: the top chunk's, None without one. ``trim``: the most that malloc_trim(0) would give back."""
+    """One of malloc's arenas, by its address; sizes in bytes.
+
+    ``system``, ``peak`` and ``in_use`` are as in ``malloc_info``; ``top``: the size of the top chunk, None without one;
+    ``trim``: the most that malloc_trim(0) would give back."""
 
     address: int
     system: int
@@ -27,7 +29,7 @@ class ArenaSample:
 
 @dataclass(frozen=True)
 class MmappedSample:
-    """malloc's chunks with a mapping of their own: how many, their bytes, and the most that there ever were."""
+    """malloc's mmapped chunks: their number, their bytes, and the most there ever were."""
 
     count: int
     bytes: int
@@ -37,7 +39,7 @@ class MmappedSample:
 
 @dataclass(frozen=True)
 class MallocSample:
-    """The C library's malloc. ``doubtful``: the list of arenas did not close, so that some may be missing."""
+    """The C library's malloc. ``doubtful``: the list of arenas did not close, so some may be missing."""
 
     arenas: list[ArenaSample]
     mmapped: MmappedSample | None = None
@@ -45,32 +47,32 @@ class MallocSample:
 
     @property
     def system(self) -> int:
-        """What it has from the kernel, mmapped chunks included."""
+        """Bytes that malloc has from the kernel, including mmapped chunks."""
         return sum(arena.system for arena in self.arenas) + (self.mmapped.bytes if self.mmapped else 0)
 
     @property
     def in_use(self) -> int | None:
-        """What it has handed out of that, thread caches included; None where that of an arena is not known."""
+        """Bytes that malloc has handed out, including thread caches; None if an arena's are not known."""
         known = [arena.in_use for arena in self.arenas if arena.in_use is not None]
         whole = len(known) == len(self.arenas) and not self.doubtful
         return sum(known) + (self.mmapped.bytes if self.mmapped else 0) if whole else None
 
     @property
     def trim(self) -> int | None:
-        """The most that malloc_trim(0) would give back; None where that of an arena is not known."""
+        """The most that malloc_trim(0) would give back, in bytes; None if an arena's part is not known."""
         known = [arena.trim for arena in self.arenas if arena.trim is not None]
         return sum(known) if len(known) == len(self.arenas) and not self.doubtful else None
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether anything of it is."""
+        """Whether any part of it is doubtful."""
         mmapped = self.mmapped is not None and self.mmapped.doubtful
         return self.doubtful or mmapped or any(arena.doubtful for arena in self.arenas)
 
 
 @dataclass(frozen=True)
 class ClassSample:
-    """Blocks of one size: pools (of mimalloc: pages) that have some, blocks in use, free blocks of these pools."""
+    """Blocks of one size: pools (mimalloc: pages) that hold some, blocks in use, and free blocks of these pools."""
 
     size: int
     pools: int
@@ -80,9 +82,10 @@ class ClassSample:
 
 @dataclass(frozen=True)
 class PoolsSample:
-    """Python's own allocator: its arenas (of mimalloc: segments) and their bytes; pools (of mimalloc: pages) that hold
-    blocks, and free ones. ``classes``: None where the pools were not read this time; ``odd`` of them were in motion,
-    and are not counted."""
+    """Python's own allocator: its arenas (mimalloc: segments), their bytes, and its pools (mimalloc: pages).
+
+    ``pools`` hold blocks, ``free_pools`` none. ``classes``: None if the pools were not read this time; ``odd``: pools
+    that changed while they were read, and are not counted."""
 
     allocator: str
     arenas: int
@@ -101,8 +104,10 @@ class PoolsSample:
 
 @dataclass(frozen=True)
 class Sample:
-    """One process at one moment; sizes in bytes. ``rss`` is exact where ``pss`` is known, else within some hundred KiB;
-    ``stopped``: for how many seconds it was stopped for this, None if it was not."""
+    """One process at one moment; sizes in bytes.
+
+    ``rss`` is exact if ``pss`` is known, else within some hundred KiB; ``stopped``: for how many seconds the process
+    was stopped for this sample, None if it was not."""
 
     pid: int
     time: float
@@ -123,16 +128,18 @@ class Sample:
 
     @property
     def doubtful(self) -> bool:
-        """Whether any figure of it is marked."""
+        """Whether any figure of the sample is doubtful."""
         return (self.malloc is not None and self.malloc.is_doubtful) or (self.pools is not None and self.pools.doubtful)
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened: ``kind`` is "start" (a process is looked at from now on; ``target`` says which one it is), "exec"
-    (it runs another program now), "found" (an allocator or interpreter that was not there before), "end" (with the
-    exit ``status`` of a command that was started), "snapshot" (written to ``path``, the process was stopped for
-    ``seconds``), "failed" (``reason``: why a look, a stop or a snapshot was not possible) or "close" (the last)."""
+    """An event of a series, by ``kind``.
+
+    "start": the process is sampled from now on (``target`` describes it); "exec": it runs another program now; "found":
+    an allocator or interpreter appeared; "end": it ended, with the exit ``status`` of a command that was started;
+    "snapshot": one was written to ``path``, with the process stopped for ``seconds``; "failed": a read, a stop or a
+    snapshot was not possible, for this ``reason``; "close": the last event."""
 
     time: float
     offset: float
@@ -147,8 +154,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Series:
-    """What a file of samples holds. ``every``: seconds between two samples of a process; ``stop``: it was stopped for
-    each. ``cut``: the last line was not whole, as after a kill or on a full disk, and is left out."""
+    """The contents of a file of samples. ``every``: seconds between two samples of a process; ``stop``: it was stopped
+    for each. ``cut``: the last line was incomplete, as after a kill or on a full disk, and is left out."""
 
     time: float
     version: str

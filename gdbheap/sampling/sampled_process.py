@@ -1,7 +1,7 @@
-"""One running process that is looked at again and again, without being stopped.
+"""One running process that is sampled repeatedly, without being stopped.
 
-One look at the beginning tells where its allocators have their books; from then on short reads are enough. What costs
-more than a little is done so seldom that it stays a small share of the time."""
+A full read at the beginning finds where its allocators have their books; from then on short reads are enough. Whatever
+costs more than a little is done so seldom that it stays a small share of the time."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from gdbheap.targets.running_memory import RunningMemory
 
 __all__ = ["Moment", "Paced", "Watched"]
 
-# Of the time, at most.
+# The largest share of one processor's time for each kind of work.
 SHARE, LOOK_SHARE, LEAST_SHARE = 0.01, 0.2, 0.001
 STOPS = 5
 NAP_SECONDS = 0.001
-# A tick of the kernel's slowest clock is 10 ms; most have 1 or 4.
+# A tick of the kernel's slowest clock is 10 ms; most have 1 or 4 ms.
 RUN_SECONDS = 0.005
 
 
 class Moment(NamedTuple):
-    """When a sample is taken: seconds since 1970, and since the series began."""
+    """The time of a sample: seconds since 1970, and since the series began."""
 
     time: float
     offset: float
 
 
 class Paced:
-    """Something dear, done so seldom that it takes at most ``share`` of the time of one processor."""
+    """Expensive work, done so seldom that it takes at most ``share`` of one processor's time."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._share = share
@@ -63,15 +63,15 @@ class Paced:
 
     @property
     def is_due(self) -> bool:
-        """Whether it may be done now."""
+        """Whether the work may be done now."""
         return time.monotonic() >= self._next
 
     def slow_down(self) -> None:
-        """It may take half as much from now on, as it was in vain."""
+        """Halve the share of time: the work found nothing new."""
         self._share = max(self._share / 2, LEAST_SHARE)
 
     def do(self, work: Callable[[], Any]) -> Any:
-        """Do it now, whether or not it is due, and note what it costs."""
+        """Do the work now, even if it is not due, return its result, and record its cost."""
         before = time.process_time()
         try:
             return work()
@@ -81,7 +81,7 @@ class Paced:
 
 @dataclass(frozen=True)
 class Found:
-    """What a look found: where the allocators' books are, None for one that is not there or not used yet."""
+    """Where the allocators' books are; None for an allocator that is not there or not used yet."""
 
     malloc: RunningMalloc | None
     python: RunningPymalloc | RunningMimalloc | None
@@ -90,24 +90,24 @@ class Found:
 
     @property
     def space(self) -> _native.Space:
-        """Return the space through which its memory is read now."""
+        """The space through which the process's memory is read now."""
         return self.memory.space
 
     @property
     def is_whole(self) -> bool:
-        """Whether there can be no more to find."""
+        """Whether there is nothing more to find."""
         return self.malloc is not None and (self.python is not None or not self.target.get("python"))
 
     def knows_more_than(self, other: Found) -> bool:
-        """Whether it has what another look had not."""
+        """Return whether this result has an allocator that ``other`` lacks."""
         return [bool(self.malloc), bool(self.python)] > [bool(other.malloc), bool(other.python)]
 
 
 class Watched:
-    """A process that is looked at. Raises NoTarget, NotPermitted, Unsupported where nobody can.
+    """A sampled process. Raises NoTarget, NotPermitted, Unsupported if it cannot be read.
 
-    ``limit``: for how many seconds it may be stopped at most, None for any time. ``refused`` says why only the kernel's
-    figures are known, None where its memory can be read."""
+    ``limit``: the most seconds it may be stopped for, None without limit. ``refused``: why only the kernel's figures
+    are known, None if its memory can be read."""
 
     def __init__(self, process: Named, limit: float | None = None) -> None:
         self.folder = refusal.open_folder(process)
@@ -124,15 +124,17 @@ class Watched:
     # Looks.
 
     def usage(self) -> Usage:
-        """What the kernel says of it now. Raises NoTarget when it has ended."""
+        """Return the kernel's figures of the process now. Raises NoTarget if it has ended."""
         try:
             return usage_of(self.folder)
         except (FileNotFoundError, ProcessLookupError):
             raise NoTarget(f"process {self.pid} has ended") from None
 
     def look(self, usage: Usage) -> str | None:
-        """Find where its books are, if they are not all known: "start" at the first look, "exec" when it runs another
-        program than then, "found" where there is news, None where there is none. Raises NoTarget."""
+        """Find the allocators' books, if not all are known, and return what is new.
+
+        "start": the first result; "exec": the process runs another program; "found": another allocator was found; None:
+        nothing new. Raises NoTarget."""
         if usage.image is None:
             return None
         is_other = self._image is not None
@@ -156,7 +158,8 @@ class Watched:
         libraries: frozenset[bytes] = self._maps.do(lambda: libraries_of(self.folder))
         if libraries != self._libraries:
             self._libraries, self._looks = libraries, Paced(LOOK_SHARE)
-        # Also without news: a look may fail at what changes meanwhile, and Python's pools come with its first objects.
+        # Search even without new libraries: a read may fail when memory changes meanwhile, and Python's pools appear
+        # only with its first objects.
         return True
 
     def _look(self) -> Found:
@@ -171,7 +174,7 @@ class Watched:
             return Found(None, None, self._described(), self._memory())
 
     def _check_memory(self) -> None:
-        """Raises NotPermitted, NoTarget."""
+        """Check that the process's memory can be read. Raises NotPermitted, NoTarget."""
         try:
             self.folder.check_memory()
         except OSError as error:
@@ -197,7 +200,7 @@ class Watched:
         return None if pymalloc is None else RunningPymalloc.of(pymalloc.pymalloc, self.machine)
 
     def _described(self) -> dict[str, Any]:
-        """What is known of it where it may not be looked into, or not now, as another program traces it."""
+        """Describe a process whose memory cannot be read, or not now because another program traces it."""
         found: dict[str, Any] = {"kind": "process", "pid": self.pid}
         with suppress(NotPermitted):
             preparation = Preparation(self.folder)
@@ -205,7 +208,7 @@ class Watched:
         return found
 
     def _memory(self) -> RunningMemory:
-        """Its memory, whatever it maps but what nobody may answer for."""
+        """Return a reader of the process's memory, without mappings whose pages might never be served."""
         memory = RunningMemory(self.folder, self.machine, self.machine.kernel_start)
         self._renew(memory)
         return memory
@@ -222,10 +225,10 @@ class Watched:
     # Samples.
 
     def sample(self, moment: Moment, usage: Usage, stop: bool = False) -> Sample:
-        """How it is now; with ``stop`` the arenas are read while it stands. Raises NoTarget when it has ended, and what
-        a stop raises."""
+        """Take a sample; with ``stop`` the arenas are read while the process is stopped. Raises NoTarget if it has
+        ended, and whatever a stop raises."""
         if usage.image != self._image:
-            # The books that were found are another program's.
+            # The process runs another program now: the books found were the old one's.
             self.found = None
         self._renew_memory()
         exact: Exact | None = self._rollup.do(lambda: exact_of(self.folder)) if self._rollup.is_due else None
@@ -242,7 +245,7 @@ class Watched:
         return None if self.found is None else self.found.malloc
 
     def _malloc(self, usage: Usage) -> MallocSample | None:
-        """malloc's arenas while the process runs."""
+        """Read malloc's arenas while the process runs; None without malloc's books."""
         books, found = self._books, self.found
         if books is None or found is None:
             return None
@@ -252,9 +255,11 @@ class Watched:
         return _malloc_sample(books, found.space, arenas, closed)
 
     def _followed(self, books: RunningMalloc, space: _native.Space, before: Usage) -> tuple[list[ArenaNow], bool]:
-        """The arenas with what their lists hold. With one thread malloc takes no lock, and one that waits for a
-        processor may wait in the middle of an operation: what it leaves is the same twice, and wrong. So the arenas
-        must be the same once more when it has run."""
+        """Return the arenas with what their lists hold, and whether the arena list closed.
+
+        A process with one thread takes no lock in malloc, and while it waits for a processor it may be in the middle of
+        an operation: the lists then read the same twice, and wrong. So an arena counts as certain only if it is still
+        the same after the process has run."""
         arenas, closed = books.arenas(space, True)
         after = self.usage()
         if before.threads > 1 or not (before.runs or after.runs):
@@ -268,8 +273,9 @@ class Watched:
         ], closed
 
     def _standing(self) -> tuple[MallocSample | None, float | None]:
-        """The arenas while all threads stand still, and for how many seconds they did; tried again where one stands
-        inside malloc. Raises what a stop raises."""
+        """Read the arenas while all threads are stopped; return them with the seconds of the stop.
+
+        It is tried again if a thread is inside malloc. Raises whatever a stop raises."""
         books, found = self._books, self.found
         if books is None or found is None:
             return None, None
@@ -299,7 +305,8 @@ class Watched:
         return sample if not late else replace(sample, doubtful=True), inside or sample.is_doubtful, stop.seconds or 0.0
 
     def _python(self, usage: Usage) -> PoolsSample | None:
-        """Python's own allocator. What is swapped out would be brought back by reading it."""
+        """Read Python's own allocator; None without one. Its pools are not read if the process is swapped, because
+        reading would bring pages back."""
         if self.found is None or self.found.python is None:
             return None
         books, may_read = self.found.python, not usage.swap and self._pools.is_due
@@ -343,7 +350,7 @@ def _classes(rows: Sequence[_native.SizeClass]) -> list[ClassSample]:
 
 
 def _doubtful(arena: ArenaNow) -> ArenaNow:
-    """The arena without what its lists said."""
+    """Return the arena without what its lists said, marked as doubtful."""
     return arena._replace(in_use=None, trim=None, doubtful=True)
 
 

@@ -1,4 +1,4 @@
-"""Samples of many processes at once, and of those that join them: one round after the other."""
+"""Sample many processes, and those that join them, in one round after another."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ REASONS = 3
 
 
 class Sampler:
-    """Who is looked at. ``stop``: each is stopped for each sample, for at most ``limit`` seconds. ``look_seconds``: for
-    so long a round may find out where new ones have their books; the others wait for the next one. ``failed``: whether
-    anything could not be looked at."""
+    """The processes to sample.
+
+    ``stop``: stop each for each sample, for at most ``limit`` seconds. ``look_seconds``: for how long a round may
+    search new processes for their allocators' books; the rest wait for the next round. ``failed``: something could not
+    be read."""
 
     def __init__(
         self, programs: Programs, stop: bool = False, limit: float | None = None, look_seconds: float = 1.0
@@ -39,36 +41,37 @@ class Sampler:
 
     @property
     def left_out(self) -> int:
-        """How many of those that are meant cannot be looked at."""
+        """How many of the wanted processes cannot be sampled."""
         return len(self._refused)
 
     @property
     def reasons(self) -> list[str]:
-        """Why, each reason once, and the first few alone."""
+        """The first few reasons why processes cannot be sampled, each once."""
         return list(dict.fromkeys(self._refused.values()))[:REASONS]
 
     @property
     def moment(self) -> Moment:
-        """Now."""
+        """The current time."""
         return Moment(time.time(), time.monotonic() - self._began)
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is there any more, and nobody may come."""
+        """Whether no process is left and none may come."""
         return not self.watched and not self._programs.may_come
 
     def event(self, kind: str, pid: int | None = None, **known: object) -> Event:
-        """Something that happened now."""
+        """Return an event that happens now."""
         time_, offset = self.moment
         return Event(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
 
     def check(self) -> None:
-        """Raises NoTarget, NotPermitted, Unsupported for a process that was named and cannot be looked at."""
+        """Open the processes that were named. Raises NoTarget, NotPermitted, Unsupported for one that cannot be
+        sampled."""
         for pid in self._programs.pids:
             self.watched[pid] = Watched(self._programs.folder(pid), self._limit)
 
     def take(self) -> Iterator[Row]:
-        """One round: each process once, with what happened to it."""
+        """Yield one round: a sample of each process, and its events."""
         yield from self._join()
         self._no_look_after = time.monotonic() + self._look_seconds
         for pid, watched in list(self.watched.items()):
@@ -83,7 +86,7 @@ class Sampler:
                 yield self._give_up(pid, error)
 
     def _join(self) -> Iterator[Event]:
-        """Look for those that are new."""
+        """Look for new processes; yield an event for each that cannot be sampled."""
         if self._search.is_due:
             self._meant = self._search.do(self._programs.now)
             self._over.intersection_update(self._programs.pids)
@@ -102,7 +105,7 @@ class Sampler:
             try:
                 self.watched[pid] = Watched(folder, self._limit)
             except NoTarget as error:
-                # One whose first thread has ended cannot be looked into, and runs on.
+                # A process whose first thread has ended cannot be read, but still runs.
                 if folder.is_running():
                     yield self._give_up(pid, error)
                 else:
@@ -111,8 +114,8 @@ class Sampler:
                 yield self._give_up(pid, error)
 
     def _rows(self, watched: Watched) -> Iterator[Row]:
-        """Rows of one process. What is new of it goes out once it has been sampled: whoever reads that it was found may
-        end it. Raises NoTarget."""
+        """Yield the rows of one process, all after it was sampled: whoever reads that it was found may end it. Raises
+        NoTarget."""
         rows: list[Row] = []
         try:
             usage = watched.usage()
@@ -139,7 +142,8 @@ class Sampler:
             yield watched.sample(self.moment, usage)
 
     def _give_up(self, pid: int, error: Exception) -> Event:
-        """Leave it alone for as long as it is one of those that are meant, so that it is said once."""
+        """Record why a process cannot be sampled, so that it is reported once and skipped as long as it is wanted;
+        return the event."""
         self._refused[pid] = reason_of(error)
         return self._failed(pid, error)
 

@@ -1,7 +1,7 @@
-"""The file of a series: JSON lines, or CSV with a header; a row a sample or an event, written as it comes.
+"""The file of a series: JSON lines, or CSV with a header, with a row for each sample or event, written as it comes.
 
-Each row is one write, so that the file of a recorder that was killed ends with a whole row, or with a part of one,
-which is left out when it is read. docs/recording.md describes both forms."""
+Each row is one write, so that the file of a killed recorder ends with a complete row or with a part of one, which the
+reader drops. docs/recording.md describes both forms."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ __all__ = ["CSV", "JSONL", "STANDARD_OUTPUT", "SeriesFile", "form_of", "is_serie
 
 CSV, JSONL = FORMS = ("csv", "jsonl")
 FORMAT = "gdbheap series"
-# A file with a later number is refused.
+# Files with a larger schema number are refused.
 NUMBER = 1
 SERIES, SAMPLE, EVENT = "series", "sample", "event"
 STANDARD_OUTPUT = "-"
-# An arena takes a hundred bytes of a line, and there are eight for each processor.
+# An arena takes a hundred bytes of a line, and there may be eight for each processor.
 MAX_LINE_BYTES = 8 << 20
-# Bytes of lines between two looks at the memory that is left.
+# Bytes of lines between two checks of the memory that is left.
 AT_ONCE = 1 << 20
 NEWLINE = 10
-# More than any address space has; a picture's numbers have 64 bits.
+# More than any address space has; the numbers of a picture have 64 bits.
 MAX_FIGURE = 1 << 62
 PLAIN = (
     "rss", "pss", "anonymous", "file", "shared", "swap", "brk", "minor_faults", "major_faults", "threads", "stopped",
 )  # fmt: skip
-# What is not a plain field of a sample: sums for people, and the whole of it in the last columns.
+# The columns beyond a sample's plain fields: sums for people, and the details in the last columns.
 SUMS = ("system", "in_use", "trim", "mmapped_bytes", "mmapped_count", "mmapped_peak")
 OF_POOLS = ("pool_arenas", "pool_bytes", "pools", "free_pools", "pool_used")
 LISTS = ("doubtful", "arenas", "allocator", "classes", "odd")
@@ -57,7 +57,7 @@ MARKS = ("arenas", "mmapped", "pools", "values")
 
 
 def form_of(path: str) -> str:
-    """The form by a file's ending; of standard output CSV. Raises UsageError for another one."""
+    """Return the form by a file's ending; CSV for standard output. Raises UsageError for another ending."""
     form = os.path.splitext(path)[1][1:].lower()
     if path == STANDARD_OUTPUT:
         return CSV
@@ -67,8 +67,10 @@ def form_of(path: str) -> str:
 
 
 class SeriesFile:
-    """A file that rows are added to; others can read it meanwhile. An older one is replaced when the first row is
-    written. Raises UsageError where it cannot be written at all, GdbheapError when it cannot any more."""
+    """A file that rows are appended to; others can read it meanwhile.
+
+    An older file is replaced when the first row is written. Raises UsageError if it cannot be written at all,
+    GdbheapError if writing fails later."""
 
     def __init__(self, path: str, series: Series, csv_safe: bool = False, mode: int = PRIVATE) -> None:
         self.path, self.form, self._is_safe = path, form_of(path), csv_safe
@@ -117,7 +119,7 @@ class SeriesFile:
             self._write(_line(csv_cell(row.get(name, ""), self._is_safe) for name in COLUMNS))
 
     def _write(self, text: str) -> None:
-        """All of it, or nothing: a part that was written before the disk was full is cut off again."""
+        """Write the whole text or nothing: a part that was written before the disk was full is removed again."""
         data = text.encode("utf-8", "surrogateescape")
         done = 0
         try:
@@ -135,13 +137,13 @@ class SeriesFile:
         self.size += len(data)
 
     def close(self) -> None:
-        """End it; harmless a second time."""
+        """Close the file. A second call does nothing."""
         with suppress(OSError):
             self._new.close()
 
 
 def _take_back(descriptor: int, size: int) -> None:
-    """Cut off the last bytes that were written to a file, unless others have written behind them. Raises OSError."""
+    """Remove the last bytes written to a file, unless others have written after them. Raises OSError."""
     end = os.lseek(descriptor, 0, os.SEEK_CUR)
     if os.fstat(descriptor).st_size == end:
         os.ftruncate(descriptor, end - size)
@@ -154,7 +156,7 @@ def _line(cells: Iterable[object]) -> str:
 
 
 def _about(series: Series) -> dict[str, Any]:
-    """The fields that stand at the beginning of a file."""
+    """Return the fields of the file's header."""
     return {key: value for key, value in vars(series).items() if key not in ("samples", "events", "cut")}
 
 
@@ -202,7 +204,7 @@ def _classes(rows: list[ClassSample]) -> str:
 
 
 def _doubts(sample: Sample) -> Iterator[str]:
-    """What of a sample is doubtful besides single arenas."""
+    """Yield the parts of a sample that are doubtful."""
     malloc, pools = sample.malloc, sample.pools
     if malloc is not None and malloc.doubtful:
         yield MARKS[0]
@@ -225,7 +227,7 @@ def _whole(text: str) -> int | None:
 
 
 def _of_cells(row: Mapping[str, str]) -> dict[str, Any]:
-    """The document of a CSV row. Raises ValueError."""
+    """Return the document of a CSV row. Raises ValueError."""
     if row["event"]:
         detail = parsed(row["detail"]) if row["detail"] else {}
         if row["event"] == SERIES:
@@ -278,7 +280,7 @@ def _pools_of(row: Mapping[str, str], doubts: list[str]) -> PoolsSample | None:
 
 
 def is_series(path: str) -> bool:
-    """Whether there is such a file, and it begins as a series does, in either form."""
+    """Return whether the file exists and begins as a series, in either form."""
     try:
         with open_regular(path) as stream:
             first = next(_documents(path, _Lines(path, stream)), None)
@@ -288,7 +290,7 @@ def is_series(path: str) -> bool:
 
 
 def read(path: str) -> Series:
-    """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
+    """Read a series. Raises UsageError, of one line, if the file is missing, damaged, not a series, or newer."""
     try:
         with open_to_read(path) as stream:
             return _read(path, stream)
@@ -310,7 +312,7 @@ def _read(path: str, stream: BinaryIO) -> Series:
 
 
 def _add(series: Series, document: dict[str, Any]) -> None:
-    """Take the row of a document. Raises UsageError."""
+    """Add a document's sample or event to the series. Raises UsageError."""
     row: Sample | Event
     if document.get("kind") == SAMPLE:
         sample = document.get(SAMPLE)
@@ -326,13 +328,13 @@ def _add(series: Series, document: dict[str, Any]) -> None:
 
 
 def _sums(sample: Sample) -> tuple[object, ...]:
-    """Return what is computed of a sample's numbers."""
+    """Return the figures that are computed from a sample's numbers."""
     malloc, pools = sample.malloc, sample.pools
     return malloc and malloc.system, malloc and malloc.in_use, malloc and malloc.trim, pools and pools.used
 
 
 def _check_figures(value: object) -> None:
-    """Check the numbers of a record, or of several: those with a fraction are seconds. Raises UsageError."""
+    """Check the numbers of a record or of several; those with a fraction are seconds. Raises UsageError."""
     for number in _numbers(value):
         if isinstance(number, float) and not is_time(number):
             raise UsageError(f"there is no date {number:g} seconds after 1970, and nothing takes as long")
@@ -341,7 +343,7 @@ def _check_figures(value: object) -> None:
 
 
 def _numbers(value: object) -> Iterator[int | float]:
-    """Yield the numbers of a record, or of several."""
+    """Yield the numbers of a record or of several."""
     if isinstance(value, (int, float)):
         yield value
     elif is_dataclass(value):
@@ -352,7 +354,7 @@ def _numbers(value: object) -> Iterator[int | float]:
 
 
 class _Lines:
-    """The whole lines of a file, with their numbers. ``cut``: there was a part of one after them."""
+    """The complete lines of a file, with their numbers. ``cut``: an incomplete line followed them."""
 
     def __init__(self, path: str, stream: BinaryIO) -> None:
         self._path, self._stream = path, stream
@@ -372,7 +374,7 @@ class _Lines:
 
 
 def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of either form as JSON has them, with the numbers of their lines."""
+    """Yield the rows of either form as JSON documents, with their line numbers."""
     columns: list[str] | None = None
     for number, line in lines:
         try:
@@ -389,7 +391,7 @@ def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
 
 
 def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Return the document of one line. Raises ValueError."""
     if columns is None:
         found = parsed(line)
         if not isinstance(found, dict):

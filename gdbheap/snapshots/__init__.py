@@ -1,2 +1,4 @@
-"""One moment of a process or a core: taking it, its file, and what changed between several. It works on the records of
-answers, so that a process, a core and a file are the same to it."""
+"""Take a snapshot of a process or a core, store it in a file, and compare several.
+
+This works on the records of answers, so a process, a core and a file are treated alike.
+"""

@@ -1,8 +1,9 @@
-"""Every block of a look, and what came and went between two looks.
+"""List every block of a snapshot, and find the blocks that came and went between two.
 
-A snapshot has them as columns (native/core/src/history/columns.rs), each an entry of its zip; the table says whose they
-are. A block is still there where one of the same size and type lies at its address: free lists hand the same place out
-again, so that it may be its like."""
+A snapshot stores blocks as columns (native/core/src/history/columns.rs), each an entry of its zip; the table gives
+their allocators and types. A block counts as still there if one of the same size and type is at its address. It may be
+another block, because free lists hand out the same place again.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +31,23 @@ __all__ = [
 
 COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
 HOLDERS, OFFSETS = "holders", "offsets"
-# Bytes for each block; the others have eight for each of a few.
+# Bytes for each block. The other columns have eight bytes for each of a few blocks.
 WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2, OFFSETS: 1}
 MAX_SAMPLES = 10
 MAX_HOLDERS = 5
-# As native/core/src/history/columns.rs writes it.
+# The holder's number that native/core/src/history/columns.rs writes for unreachable blocks.
 LOST = (1 << 16) - 1
 UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True)
 class BlockTable:
-    """Which allocator's blocks come after one another, and how many each has handed out; the types that ``kinds``
-    counts from 1 on, and the holders that ``holders`` does, None where the graph was not drawn."""
+    """The meaning of the columns.
+
+    ``allocators`` and ``counts``: the allocators in the order of their blocks, and how many blocks each has handed out.
+    ``types`` and ``holders``: what the columns ``kinds`` and ``holders`` number from 1 on. ``holders`` is None if the
+    graph was not drawn.
+    """
 
     allocators: list[str]
     counts: list[int]
@@ -52,8 +57,10 @@ class BlockTable:
 
 @dataclass(frozen=True)
 class HeldBlocks:
-    """How many new blocks one holder keeps alive; without one (``type`` None) no single one is known. ``type`` is
-    "unreachable" for those to which nothing leads."""
+    """How many new blocks one holder keeps alive.
+
+    ``type`` is None if no single holder is known, and "unreachable" for unreachable blocks.
+    """
 
     type: str | None
     path: str | None
@@ -62,8 +69,11 @@ class HeldBlocks:
 
 @dataclass(frozen=True)
 class BlockChange:
-    """Blocks of one size, with what the allocator needs, that hold a living object of ``type``, or none (None); at
-    most MAX_HOLDERS who hold those that came."""
+    """Blocks of one size and type, and how many of them came and went.
+
+    ``type``: that of the living object in the blocks, None for blocks without an object. ``size`` includes what the
+    allocator needs. ``new_holders``: at most MAX_HOLDERS holders of the new blocks.
+    """
 
     type: str | None
     size: int
@@ -75,7 +85,7 @@ class BlockChange:
 
 
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
-    """All used blocks of all allocators."""
+    """Return all used blocks of all allocators."""
     names, stores = _stores(heap)
     heaps, objects = _native.Heaps(heap.target.space, stores), heap.python.objects_or_none
     layout = objects.layout if objects is not None else None
@@ -85,7 +95,7 @@ def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
 
 
 def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
-    """What hands out blocks, Python's own first, with the name of its allocator."""
+    """Return all stores of blocks, Python's own first, with the names of their allocators."""
     found: list[tuple[int, str, _native.Store]] = []
     for allocator in heap.allocators:
         given = WalkedBlocks()
@@ -97,15 +107,20 @@ def _stores(heap: Heap) -> tuple[list[str], list[_native.Store]]:
 
 
 def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColumns:
-    """Return what was read from a file, in the order of COLUMNS, and HOLDERS and OFFSETS last. Raises ValueError where
-    they do not fit each other or the table."""
+    """Return the columns that were read from a file, given in the order of COLUMNS, then HOLDERS and OFFSETS.
+
+    Raises ValueError if they do not fit each other or the table.
+    """
     return _native.BlockColumns(table.counts, columns, len(table.types))
 
 
 def changed_blocks(
     before: tuple[BlockTable, _native.BlockColumns], after: tuple[BlockTable, _native.BlockColumns]
 ) -> list[BlockChange]:
-    """By type and size, the most new bytes first. Raises UsageError where columns do not fit each other."""
+    """Return how blocks changed, by type and size, the most new bytes first.
+
+    Raises UsageError if columns do not fit each other.
+    """
     names = [None, *dict.fromkeys([*before[0].types, *after[0].types])]
     numbers = {name: number for number, name in enumerate(names)}
     old, new = ([numbers[name] for name in table.types] for table, _columns in (before, after))
@@ -121,7 +136,7 @@ def changed_blocks(
 
 
 def _held(counts: Sequence[tuple[int, int]], holders: Sequence[Holder] | None) -> list[HeldBlocks] | None:
-    """Several numbers may stand for one holder: a module and its dict do."""
+    """Return the holders with the most new blocks. Several numbers may mean one holder: a module and its dict do."""
     if holders is None:
         return None
     sums: dict[tuple[str | None, str | None], int] = {}

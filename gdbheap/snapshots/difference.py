@@ -1,7 +1,7 @@
-"""What changed between looks: each number is that of the last look less that of the first.
+"""Compare snapshots: each number is its value in the last snapshot minus its value in the first.
 
-Between two looks at one process, arenas and holes are told apart by their addresses, and objects by theirs; between two
-processes arenas by their place in the ring, objects by their paths, and holes are only added up.
+Between snapshots of one process, arenas, holes and objects are identified by their addresses. Between two processes,
+arenas are identified by their place in the ring and objects by their paths, and holes are not compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Compared:
-    """One of the looks that are compared; ``program`` is "" in older files."""
+    """One of the compared snapshots. ``program`` is "" in older files."""
 
     time: float
     target: dict[str, Any]
@@ -42,7 +42,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class LineChange:
-    """A line of the ledger; ``looks``: how many bytes were resident in each."""
+    """A line of the ledger, and how it changed.
+
+    ``looks``: its resident bytes in each snapshot.
+    """
 
     id: str
     parent: str | None
@@ -54,7 +57,10 @@ class LineChange:
 
 @dataclass(frozen=True)
 class TypeChange:
-    """A type: its objects, their own blocks and their buffers; ``looks``: both together."""
+    """A type, and how the number and bytes of its objects changed.
+
+    ``own``: their own blocks; ``buffers``: the blocks that they own; ``looks``: both, in each snapshot.
+    """
 
     type: str
     count: int
@@ -66,7 +72,7 @@ class TypeChange:
 
 @dataclass(frozen=True)
 class SizeChange:
-    """Blocks of one size that an allocator has handed out."""
+    """Blocks of one size that an allocator has handed out, and how their number changed."""
 
     allocator: str
     size: int
@@ -76,7 +82,10 @@ class SizeChange:
 
 @dataclass(frozen=True)
 class ArenaChange:
-    """An arena of malloc. ``index`` and ``address`` are the last look's, if it is still there."""
+    """An arena of malloc, and how it changed.
+
+    ``index`` and ``address`` are those of the last snapshot, if the arena is still there.
+    """
 
     index: int
     address: int
@@ -88,8 +97,10 @@ class ArenaChange:
 
 @dataclass(frozen=True)
 class OwnerChange:
-    """An object that is among those that retain the most in the first or the last look, of several that retain the
-    same the innermost."""
+    """An object that retains among the most in the first or the last snapshot, and how that changed.
+
+    If several objects retain the same, it is the innermost.
+    """
 
     address: int | None
     type: str
@@ -102,8 +113,11 @@ class OwnerChange:
 
 @dataclass(frozen=True)
 class HoleChange:
-    """A hole of the last look that overlaps none of the first (new), or one of the first that overlaps none of the last
-    (gone); ``around``: what lies below and above it, in words."""
+    """A hole that came or went.
+
+    A new hole is in the last snapshot and overlaps none of the first; a gone one is the opposite. ``around``: the
+    blocks before and after it, in words.
+    """
 
     address: int
     size: int
@@ -115,7 +129,7 @@ class HoleChange:
 
 @dataclass(frozen=True)
 class FindingChange:
-    """A finding of ``heap``, and what its advice is worth."""
+    """A finding of ``heap``, and how the bytes that its advice would save changed."""
 
     id: str
     state: Change
@@ -124,8 +138,10 @@ class FindingChange:
 
 @dataclass(frozen=True)
 class Trend:
-    """What rose from each look to the next, of three or more. ``kind``: "rss", "line" (of the ledger, by its id) or
-    "type"."""
+    """A figure that only rose over three or more snapshots.
+
+    ``kind``: "rss", "line" (of the ledger, by its id) or "type". ``rate``: bytes per second.
+    """
 
     kind: Rising
     name: str
@@ -135,7 +151,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Difference:
-    """The answer of ``heap diff``, the last look less the first."""
+    """The answer of ``heap diff``: the last snapshot minus the first."""
 
     compared: list[Compared]
     same_process: bool
@@ -157,7 +173,8 @@ class Difference:
 
 
 def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
-    """What changed from the first of two or more looks to the last. ``limit``: in place of the control group's."""
+    """Return what changed from the first of two or more snapshots to the last. ``limit``: bytes to use instead of the
+    control group's limit."""
     looks = [look.snapshot for look in taken]
     first, last = looks[0], looks[-1]
     same = _is_one_process(looks)
@@ -185,7 +202,10 @@ def difference(taken: Sequence[Look], limit: int | None = None) -> Difference:
 
 
 def _is_one_process(looks: Sequence[Snapshot]) -> bool:
-    """A core lacks the machine's start: one with the number and the executable of a process may be of that one."""
+    """Return whether all snapshots may be of one process.
+
+    A core lacks the start of the machine: one with the pid and the executable of a process may be a core of it.
+    """
     known = [{key: look.target.get(key) for key in IDENTITY} for look in looks]
     for key in ("pid", "exe"):
         if len({look.target.get(key) for look in looks}) > 1:
@@ -207,7 +227,8 @@ def _keyed(rows: Iterable[R], key: Callable[[R], Hashable]) -> dict[Any, R]:
 
 
 def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
-    """Every line of any look, in the last one's order; what is not there has nothing."""
+    """Return every line of any snapshot, in the order of the last one. A line that a snapshot lacks counts as 0
+    there."""
     tables = [_keyed(look.ledger.ledger, lambda line: line.id) for look in looks]
     lines: dict[str, Line] = {}
     for table in reversed(tables):
@@ -224,7 +245,7 @@ def _lines(looks: Sequence[Snapshot]) -> list[LineChange]:
 
 
 def _types(looks: Sequence[Snapshot]) -> list[TypeChange]:
-    """The types that changed, those that grew the most first."""
+    """Return the types that changed, those that grew the most first."""
     tables = [_keyed(look.objects.rows if look.objects else [], lambda row: row.type) for look in looks]
     changes = []
     for name in dict.fromkeys(name for table in tables for name in table):
@@ -247,7 +268,7 @@ def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
 
 
 def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, Change]]:
-    """(either, before, after, state) of what is in one of two looks."""
+    """Return (either, before, after, state) of everything that is in one of two snapshots."""
     found = []
     for key in {**after, **before}:
         old, new = before.get(key), after.get(key)
@@ -270,11 +291,12 @@ def _arenas(first: Snapshot, last: Snapshot, same: bool) -> list[ArenaChange]:
 
 
 def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
-    """Return what changed of what objects retain; of two processes of those that have a path.
+    """Return how the retained sizes of objects changed; between two processes, only of objects with a path.
 
-    Only the largest of a look are known: one without a row in a look counts as if it had been the smallest of those
-    there, so that no row says more than what was gained. One that is in another's row there retains what that does,
-    and has no row of its own where that is so in the last look."""
+    A snapshot knows only the largest objects. An object without a row counts as at most the smallest of the rows there,
+    so that no row overstates its gain. An object within another object's row retains what that row does. It gets no row
+    of its own if that is so in the last snapshot.
+    """
     if any(look.owners is None for look in looks):
         return []
     key = _owner_key(looks, same)
@@ -297,8 +319,11 @@ def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
 
 
 def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
-    """Return what tells owners apart: an object of one process may have another path in each look, with keys and
-    without contents. What has neither address nor path is told by its words where these are a name."""
+    """Return the function that identifies an object across snapshots.
+
+    One object of a process may have another path in each snapshot, with keys and without contents, so its address
+    counts then. An object with neither address nor path is identified by its chain if that is a name.
+    """
     met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
     places = Counter((row.address, row.type) for row in met)
 
@@ -312,12 +337,13 @@ def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashab
 
 
 def _bound(rows: Sequence[Kept]) -> int:
-    """What any other object retains at most: of fewer than the most rows, none is left out."""
+    """Return the most that any object without a row retains: 0 if the rows are fewer than MAX_OWNERS, so that none is
+    left out."""
     return min(row.retained for row in rows) if len(rows) >= MAX_OWNERS else 0
 
 
 def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
-    """The holes that are new, and those that are gone, the largest first."""
+    """Return the new holes and the gone ones, the largest first."""
     before, after = (look.holes.rows if look.holes else [] for look in (first, last))
     changes = [_hole(hole, NEW) for hole in _apart(after, before)] + [
         _hole(hole, GONE) for hole in _apart(before, after)
@@ -326,7 +352,7 @@ def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
 
 
 def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
-    """Those that overlap none of the others."""
+    """Return the holes that overlap none of ``others``."""
     edges = sorted((other.address, other.address + other.size) for other in others)
     found, place = [], 0
     for hole in sorted(holes, key=lambda hole: hole.address):
@@ -343,7 +369,7 @@ def _hole(hole: Hole, state: Change) -> HoleChange:
 
 
 def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
-    """Those of which none came and none went are left out."""
+    """Return the changed blocks, without those of which none came and none went."""
     tables = first.snapshot.blocks, last.snapshot.blocks
     if tables[0] is None or tables[1] is None or first.columns is None or last.columns is None:
         return None
@@ -352,7 +378,8 @@ def _blocks(first: Look, last: Look) -> list[BlockChange] | None:
 
 
 def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
-    """Of several findings with one id the bytes are added up. Holders are compared by themselves, where they can be."""
+    """Return the findings that changed. The bytes of findings with one id are added up. Findings about holders are left
+    out: holders are compared by themselves."""
     sums: list[dict[str, int]] = []
     for look in (first, last):
         of_look: dict[str, int] = {}
@@ -368,7 +395,7 @@ def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
 
 
 def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequence[TypeChange]) -> list[Trend]:
-    """What only rose, the fastest first."""
+    """Return the figures that only rose, the fastest first."""
     seconds = looks[-1].time - looks[0].time
     if len(looks) < 3 or seconds <= 0:
         return []
@@ -385,7 +412,11 @@ def _only_rises(values: Sequence[int]) -> bool:
 
 
 def _seconds_left(first: Snapshot, last: Snapshot, more: int | None, limit: int | None) -> float | None:
-    """From the last look on, where RSS grew by ``more`` bytes; None where nothing says so."""
+    """Return the seconds from the last snapshot until RSS reaches the limit, if it keeps growing by ``more`` bytes at
+    this rate.
+
+    None if it does not grow or no limit is known.
+    """
     seconds = last.time - first.time
     if limit is None or more is None or more <= 0 or seconds <= 0:
         return None

@@ -1,8 +1,8 @@
 """The file of a snapshot: a zip with one JSON document, so that other programs can read it (docs/snapshots.md).
 
-Each entry of a zip has a checksum, by which damage is noticed. What an entry unpacks to is judged by what the zip's
-directory says, before any of it is unpacked: by the form of its column, by what deflate can do, and by the memory that
-is left."""
+Each entry of a zip has a checksum, which reveals damage. Before an entry is unpacked, its size in the zip's directory
+is checked: against the form of its column, against what deflate can do, and against the free memory.
+"""
 
 from __future__ import annotations
 
@@ -28,40 +28,41 @@ __all__ = ["is_snapshot", "read", "write"]
 
 ENTRY = "snapshot.json"
 FORMAT = "gdbheap snapshot"
-# A file with a later number is refused, one with an earlier one is still read (``from_older`` of the records).
+# A file with a later number is refused; one with an earlier number is still read (``from_older`` of the records).
 NUMBER = 2
 MAGIC = b"PK\x03\x04"
-# Some MiB of a process with 65,536 mappings and as many types; they pack to an eighth or so.
+# A process with 65,536 mappings and as many types needs a few MiB; they are packed to about an eighth.
 MAX_DOCUMENT_BYTES, DOCUMENT_SPARE, DOCUMENT_RATIO = 64 << 20, 1 << 20, 32
-# Deflate says 258 bytes by two codes of a bit each.
+# Deflate encodes 258 bytes with two codes of one bit each.
 DEFLATE_RATIO = 1032
-# A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB; before
-# it lies that of zip64, for archives of more than 4 GiB.
+# A snapshot has about twenty entries. The record at the end of a zip is followed by a comment of at most 64 KiB. Before
+# it is the record of zip64, for archives of more than 4 GiB.
 MAX_DIRECTORY_BYTES = 64 << 10
 END_RECORD, MAX_END_BYTES = b"PK\x05\x06", 22 + (1 << 16)
 LARGE_END_RECORD, LARGE_END_BYTES = b"PK\x06\x07", 20
 PIECE = 4 << 20
 COMPRESSION_LEVEL, COLUMN_LEVEL = 6, 1
 FOLDER = "blocks/"
-# Older files do not have them.
+# Entries that older files lack.
 OPTIONAL = (f"{FOLDER}{OFFSETS}",)
-# Each number that does not fit into its column has eight bytes.
+# A number that does not fit into its column takes eight bytes elsewhere.
 MAX_EXCEPTION_BYTES = 8
-# More than any process has.
+# The most blocks that are believed: more than any process has.
 MAX_BLOCKS = 1 << 31
-# The columns as they are unpacked, as they are once whole, and as the native module keeps them.
+# Copies of the columns in memory: in parts while unpacked, whole, and in the native module.
 COPIES = 3
 
 
 def write(path: str, look: Look, mode: int = PRIVATE) -> int:
-    """Write a snapshot. Returns the bytes of its file. Raises UsageError where that is not possible."""
+    """Write a snapshot, and return the bytes of its file. Raises UsageError if it cannot be written."""
     keys = {"format": FORMAT, "schema": NUMBER, **to_json(look.snapshot)}
     text = json.dumps(keys, default=to_json, separators=(",", ":"))
     with replacing(path, mode) as stream:
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, True, COMPRESSION_LEVEL) as archive:
             archive.writestr(ENTRY, text)
             for name in _columns_in(look.snapshot):
-                # The columns are many and their bytes alike: a higher level costs three times as long for a fifth.
+                # Columns are large, and their bytes are alike: a higher level takes three times as long to save a
+                # fifth.
                 column = getattr(look.columns, name)
                 archive.writestr(f"{FOLDER}{name}", column, zipfile.ZIP_DEFLATED, COLUMN_LEVEL)
         stream.flush()
@@ -70,14 +71,14 @@ def write(path: str, look: Look, mode: int = PRIVATE) -> int:
 
 
 def _columns_in(snapshot: Snapshot) -> tuple[str, ...]:
-    """The entries with columns that its file has."""
+    """Return the names of the columns that the snapshot's file has."""
     if snapshot.blocks is None:
         return ()
     return (*COLUMNS, OFFSETS) if snapshot.blocks.holders is None else (*COLUMNS, OFFSETS, HOLDERS)
 
 
 def is_snapshot(path: str) -> bool:
-    """Whether a file begins as one."""
+    """Return whether a file begins as a snapshot does."""
     try:
         with open_to_read(path) as stream:
             return stream.read(len(MAGIC)) == MAGIC
@@ -86,14 +87,20 @@ def is_snapshot(path: str) -> bool:
 
 
 class _Source(NamedTuple):
-    """A file that is held open: ``path`` names it in messages, ``opened`` leads to it whatever has its name by now."""
+    """A file that is held open.
+
+    ``path`` names it in messages; ``opened`` still opens it if another file has its name by now.
+    """
 
     path: str
     opened: str
 
 
 def read(path: str) -> Look:
-    """Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer."""
+    """Read a snapshot.
+
+    Raises UsageError, with one line, for a file that is missing, damaged, somebody else's, or newer.
+    """
     try:
         file = open_to_read(path)
     except OSError as error:
@@ -122,7 +129,7 @@ def _read(source: _Source) -> Look:
 
 
 def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
-    """The blocks, as many as the document says."""
+    """Return the columns of the blocks, which must be as many as the document says."""
     path, table = source.path, snapshot.blocks
     count = sum(table.counts) if table is not None else 0
     if table is None or min(table.counts, default=0) < 0 or count > MAX_BLOCKS:
@@ -150,8 +157,11 @@ def _archive(source: _Source) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_directory(path: str, file: BinaryIO) -> None:
-    """Refuse a directory that is larger than any snapshot's: each of its entries becomes an object of some hundred
-    bytes. Its size stands in the record at the end (PKWARE's APPNOTE, 4.3.16)."""
+    """Refuse a zip directory that is larger than any snapshot's, because each entry becomes an object of some hundred
+    bytes.
+
+    The directory's size is in the record at the end (PKWARE's APPNOTE, 4.3.16).
+    """
     size = file.seek(0, os.SEEK_END)
     start = max(0, size - MAX_END_BYTES)
     file.seek(start)
@@ -168,7 +178,7 @@ def _is_left_out(archive: zipfile.ZipFile, name: str) -> bool:
 
 
 def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int) -> None:
-    """Refuse columns that are not of ``count`` blocks, or for which there is no room."""
+    """Refuse columns whose size does not fit ``count`` blocks, and columns that do not fit into memory."""
     for name, entry in entries.items():
         width = WIDTHS.get(name[len(FOLDER) :])
         is_wrong = entry.file_size > MAX_EXCEPTION_BYTES * count if width is None else entry.file_size != width * count
@@ -178,7 +188,7 @@ def _check_columns(path: str, entries: Mapping[str, zipfile.ZipInfo], count: int
 
 
 def _unpacked(source: _Source, entries: Mapping[str, zipfile.ZipInfo]) -> dict[str, bytes]:
-    # Imported where it is needed: most snapshots have no blocks.
+    # Imported here, because most snapshots have no blocks.
     from concurrent.futures import ThreadPoolExecutor
 
     is_over = threading.Event()
@@ -187,7 +197,7 @@ def _unpacked(source: _Source, entries: Mapping[str, zipfile.ZipInfo]) -> dict[s
             reading = {name: pool.submit(_contents, source, entry, is_over) for name, entry in entries.items()}
             return {name: content.result() for name, content in reading.items()}
         finally:
-            # The pool waits for its threads: after Ctrl-C, or a failure of one, they are to end.
+            # The pool waits for its threads, so they must end after Ctrl-C or a failure of one.
             is_over.set()
 
 
@@ -203,7 +213,7 @@ def _document(source: _Source) -> dict[str, Any]:
     if entry.file_size > min(MAX_DOCUMENT_BYTES, DOCUMENT_SPARE + DOCUMENT_RATIO * entry.compress_size):
         raise _refused(path, f"it claims to be larger than any snapshot: {ENTRY} has {entry.file_size:,} bytes")
     text = _contents(source, entry, threading.Event())
-    # Each value but the first follows one of these.
+    # Each value but the first follows one of these characters.
     _check_room(path, len(text) + NODE_BYTES * sum(map(text.count, (b",", b":", b"[", b"{"))))
     with suppress(ValueError):
         content = parsed(text)
@@ -219,12 +229,12 @@ def _check_room(path: str, size: int) -> None:
 
 
 def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    """Return the directory's record of an entry, if it is possible."""
+    """Return the directory's record of an entry, if its size and its compression are possible."""
     try:
         entry = archive.getinfo(name)
     except KeyError:
         raise _refused(path, "it is no snapshot of gdbheap's") from None
-    # Others need memory of their own: lzma's dictionary has what the entry says, up to 4 GiB.
+    # Other methods need memory of their own: lzma's dictionary is as large as the entry says, up to 4 GiB.
     if entry.compress_type not in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
         raise _refused(path, f"it is damaged: {name} is packed as none of a snapshot is")
     if entry.file_size > DEFLATE_RATIO * entry.compress_size:
@@ -233,11 +243,11 @@ def _entry(path: str, archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
 
 
 def _contents(source: _Source, entry: zipfile.ZipInfo, is_over: threading.Event) -> bytes:
-    """Return the bytes of an entry; stop after ``is_over``."""
+    """Return the bytes of an entry; stop early once ``is_over`` is set."""
     path, content = source.path, bytearray()
     try:
         with _archive(source) as archive, archive.open(entry) as stream:
-            # The checksum is compared where the end is met.
+            # zipfile compares the checksum at the end of the entry.
             while not is_over.is_set() and (piece := stream.read(PIECE)):
                 content += piece
     except OSError as error:

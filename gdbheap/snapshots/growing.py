@@ -1,4 +1,4 @@
-"""What has grown since an earlier look, as a finding of ``heap``."""
+"""The finding of ``heap`` that says what has grown since an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from gdbheap.snapshots.snapshot import Snapshot
 
 __all__ = ["growing"]
 
-# What retains at least this share of what came is named.
+# An object that retains at least this share of the growth is named.
 MIN_SHARE_OF_GROWTH = 0.5
 
 
 def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> Finding | None:
-    """The finding, where what came is worth one. ``path``: the earlier look's file, for a line to paste."""
+    """Return the finding, or None if the growth is too small for one.
+
+    ``path``: the earlier snapshot's file, for a line to paste.
+    """
     first, last = earlier.ledger.summary, now.ledger.summary
     if first is None or last is None or not found.same_process:
         return None
@@ -47,13 +50,14 @@ def growing(earlier: Snapshot, now: Snapshot, found: Difference, path: str) -> F
 
 
 def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
-    """Return how many more bytes in use are resident; ``unknown`` where a look does not say."""
+    """Return how many more bytes in use are resident, or ``unknown`` if a snapshot does not say."""
     if earlier.used_resident is None or now.used_resident is None:
         return unknown
     return now.used_resident - earlier.used_resident
 
 
 def _owner(found: Difference, more: int) -> OwnerChange | None:
-    """The innermost object that retains most of what came: whatever leads to it retains as much."""
+    """Return the innermost object that retains most of the growth, because everything that reaches it retains as
+    much."""
     most = [row for row in found.owners if row.retained >= MIN_SHARE_OF_GROWTH * more]
     return min(most, key=lambda row: (row.looks[-1], -len(row.path or "")), default=None)

@@ -1,4 +1,4 @@
-"""Which holders of what is in use grew between looks."""
+"""Compare the holders of memory in use between snapshots."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from gdbheap.snapshots.snapshot import MAX_HOLDERS, Snapshot
 
 __all__ = ["changed_holders"]
 
-# Small ones of these kinds have no row of their own.
+# Holders of these kinds have no row of their own if they are small.
 OF_SOME_SIZE = (VARIABLE, PACKAGE, LIBRARY, THREAD, MEMORY)
 PART_SIGNS = (".", "[")
-# A value by its place, as a path has it where contents of keys are not shown; in another look it has its key.
+# A value by its position, as paths have it when keys are not shown. Another snapshot may have its key.
 BY_PLACE = re.compile(r"list\(dict\.values\(([^()]*)\)\)\[(?:\d+|…)\]")
-# How many there are of what has one row.
+# The count in a row that stands for several things.
 COUNT = re.compile(r"(?<![\d,])[\d,]{1,32} (?=other |memory contexts )")
 
 
 def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange] | None:
-    """Return those that changed, what grew the most first; None where a look has no holders. ``same``: all looks are at
-    one process, where an object that is reached by another path later is the same."""
+    """Return the holders that changed, those that grew the most first; None if a snapshot has no holders.
+
+    ``same``: all snapshots are of one process. Then an object with another path in a later snapshot counts as the same.
+    """
     if any(look.holders is None for look in looks):
         return None
     rows = [look.holders or [] for look in looks]
@@ -52,7 +54,8 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
 
 
 def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHolder]:
-    """Return the rows by what they are compared by; of those of one name the largest, with the bytes of all."""
+    """Return the rows by the name that they are compared by. Rows with one name become the largest of them, with the
+    bytes of all."""
     found: dict[str, MainHolder] = {}
     for row in rows:
         name = _name(row, patterns)
@@ -63,14 +66,17 @@ def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHo
 
 
 def _without_places(path: str) -> str:
-    """Return a path in which values of dicts have no places."""
+    """Return a path without the positions of values in dicts."""
     plain = BY_PLACE.sub(rf"\1{ANY_SUBSCRIPT}", path)
     return plain if plain == path else _without_places(plain)
 
 
 def _name(row: MainHolder, patterns: set[str]) -> str:
-    """Return a holder's path without what changes from look to look: how many there are, which come first, what type
-    most of it has. A variable that is one of several in another look has their path."""
+    """Return a holder's path without what changes from one snapshot to the next: counts, which items come first, the
+    most frequent type.
+
+    A variable that another snapshot counts among several similar ones has their path.
+    """
     path = _without_places(row.path)
     plain = COUNT.sub("", path, count=1)
     if row.kind == GLOBAL or (plain != path and row.kind in MANY):
@@ -81,7 +87,7 @@ def _name(row: MainHolder, patterns: set[str]) -> str:
 
 
 def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:
-    """Return the table with the paths that its objects have in the last look."""
+    """Return the table with the paths that its objects have in the last snapshot."""
     places = [((row.address, row.what), name) for name, row in last.items() if row.address is not None]
     names: dict[tuple[int | None, str | None], str] = dict(places)
     found = {}
@@ -92,15 +98,18 @@ def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[
 
 
 def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, str]:
-    """Return by which path each is compared: what only one look has a row of is part of what both have, as far as its
-    path says so."""
+    """Return, for each path, the path that it is compared by.
+
+    A path with a row in only one snapshot counts as part of a path that both have, if it begins with that.
+    """
     both = first.keys() & last.keys()
     lengths = sorted({len(path) for path in both if path}, reverse=True)
     return {path: path if path in both else _above(path, both, lengths) or path for path in {**first, **last}}
 
 
 def _above(path: str, known: set[str], lengths: Sequence[int]) -> str | None:
-    """Return the longest of the known paths that this one begins with; ``lengths``: theirs, the longest first."""
+    """Return the longest of the known paths that this path begins with, or None. ``lengths``: the lengths of the known
+    paths, descending."""
     ends = (length for length in lengths if length < len(path) and path[length] in PART_SIGNS)
     return next((path[:end] for end in ends if path[:end] in known), None)
 
@@ -113,7 +122,7 @@ def _summed(table: dict[str, MainHolder], homes: dict[str, str]) -> Counter[str]
 
 
 def _bound(look: Snapshot) -> int:
-    """Return what any variable has at most that has no row."""
+    """Return the most bytes that a variable without a row can hold."""
     rows = look.holders or []
     least = min((row.bytes for row in rows), default=0) if len(rows) >= MAX_HOLDERS else 0
     return max(least, least_of_row(sum(row.bytes for row in rows)))

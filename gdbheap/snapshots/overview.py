@@ -1,6 +1,7 @@
-"""All that a page says of one look at a process or a core: what the commands answer, side by side, of one moment.
+"""All that a page shows about one moment of a process or a core: the answers of the commands, side by side.
 
-An answer that is not to be had is in its place with the reason why."""
+An answer that cannot be given is replaced by the reason.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ Types = Union[PyObjects, BlockKinds]
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 200
 MAX_ROWS, MAX_UNKNOWN = 200, 20
 NOT_KEPT = "no option of heap snapshot keeps this; a report of the process or of a core has it"
-# What of references a snapshot may have.
+# Why a snapshot lacks answers that need references.
 NO_OBJECTS = "a snapshot has this of Python's objects only"
 NO_KEPT = "this snapshot was taken without; with --owners heap snapshot keeps it of a large process too"
 NO_TABLE = "no option of heap snapshot keeps all owners; --owners keeps what retains the most"
@@ -45,7 +46,7 @@ NO_TABLE = "no option of heap snapshot keeps all owners; --owners keeps what ret
 
 @dataclass(frozen=True)
 class Asked(Generic[A]):
-    """An answer, or None and ``why`` there is none, in a line."""
+    """An answer, or None and the reason ``why`` there is none, in one line."""
 
     answer: A | None
     why: str = ""
@@ -53,10 +54,13 @@ class Asked(Generic[A]):
 
 @dataclass(frozen=True)
 class Overview:
-    """``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: types in the
-    cells of ``map``, one after the other, as its groups have them. ``kept``: the objects that retain the most, with
-    paths; ``by_type``: what all objects of a type retain. ``threads`` with what their frames hold, ``lines`` without;
-    ``names``: of all threads; ``holders``: of all that is in use, None where nobody looked for them."""
+    """The answers of all commands about one target at one moment.
+
+    ``time``: seconds since 1970. ``target``: as in JSON. ``ledger``: with its details. ``places``: types in the cells
+    of ``map``, in the order of its groups. ``kept``: the objects that retain the most, with paths. ``by_type``: what
+    all objects of a type retain. ``threads``: with the variables of their frames; ``lines``: without. ``names``: of all
+    threads. ``holders``: of all memory in use, None if they were not searched.
+    """
 
     time: float
     target: dict[str, Any]
@@ -82,8 +86,11 @@ class Overview:
 
 
 def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
-    """What all commands say of a target together. ``with_owners``: whether references are followed, which takes longer
-    than all the rest in a large process; None does it where that is quick."""
+    """Return what all commands say about a target.
+
+    ``with_owners``: whether references are followed, which takes longer than everything else in a large process; None
+    follows them if that is quick.
+    """
     target = heap.target
     described = {**target.describe(), **heap.versions}
     found, held = ledger_and_holders(heap, detail=True, patient=False, budget=budget_of(with_owners))
@@ -108,7 +115,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
         lines=_ask(lambda: thread_lines(heap)),
         names=[ThreadName(thread.tid, thread.name) for thread in target.threads],
         holders=held.every,
-        # What was met on the way, so these come last.
+        # Read last, because the answers above add to these.
         warnings=list(heap.warnings),
         damage=list(heap.damage),
         partial=heap.partial,
@@ -116,7 +123,7 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
 
 
 def _ask(question: Callable[[], A], why: str = "") -> Asked[A]:
-    """The answer, unless there is a reason to have none."""
+    """Return the answer; none is computed if ``why`` gives a reason."""
     if why:
         return Asked(None, why)
     try:
@@ -142,7 +149,7 @@ def _places(heap: Heap, drawn: Asked[HeapMap]) -> Places:
 
 
 def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
-    """Why references are not followed; "" where they are, or where the answers say themselves why they cannot be."""
+    """Return why references are not followed; "" if they are, or if the answers say themselves why they cannot be."""
     if wanted is False:
         return "references were not followed"
     try:
@@ -155,7 +162,7 @@ def _why_no_graph(heap: Heap, wanted: bool | None) -> str:
 
 
 def overview_of_snapshot(kept: Snapshot) -> Overview:
-    """What a snapshot has of all that."""
+    """Return the overview that a snapshot allows: answers that it does not contain are replaced by the reason."""
     missing: Asked[Any] = Asked(None, NOT_KEPT)
     table: Asked[Any] = Asked(None, NO_TABLE)
     return Overview(
@@ -166,7 +173,7 @@ def overview_of_snapshot(kept: Snapshot) -> Overview:
 
 
 def _held(kept: Snapshot) -> Asked[Retained]:
-    """The objects that retain the most, or which option keeps them."""
+    """Return the objects that retain the most, or which option stores them."""
     if kept.owners is not None:
         return Asked(Retained(_most(kept.owners)))
     return Asked(None, NO_OBJECTS if kept.objects is None else NO_KEPT)

@@ -1,6 +1,6 @@
-"""What one look at a process or a core found, without the contents of its memory.
+"""A snapshot: the answers about a process or a core at one moment, without the contents of its memory.
 
-It holds answers as they are, so that whatever compares two of them compares what the commands say.
+It stores answers unchanged, so comparing two snapshots compares what the commands say.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ __all__ = ["Look", "SizeCount", "Snapshot", "ThreadName", "Written", "as_written
 
 MIN_HOLE_BYTES, MAX_HOLES = 64 << 10, 1000
 MAX_OWNERS = MAX_HOLDERS = 200
-# Paths need the graph of references. For more blocks it takes longer than all the rest.
+# Paths need the graph of references. With more blocks than this, drawing it takes longer than everything else.
 MAX_GRAPH_BLOCKS = 2_000_000
 
 
 @dataclass(frozen=True)
 class SizeCount:
-    """How many blocks of one size an allocator has handed out; ``size`` in bytes, as that allocator counts it."""
+    """The number of blocks of one size that an allocator has handed out. ``size``: bytes as that allocator counts
+    them."""
 
     allocator: str
     size: int
@@ -47,7 +48,7 @@ class SizeCount:
 
 @dataclass(frozen=True)
 class ThreadName:
-    """A thread by the kernel's number and name ("" where that is not known)."""
+    """A thread by the kernel's number and name ("" if unknown)."""
 
     tid: int
     name: str
@@ -55,12 +56,14 @@ class ThreadName:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look. ``time``: seconds since 1970, of a core when its file was written last. ``target``: what tells the
-    process from all others. ``limit``: bytes that the control group allows it, None without a limit or where that is
-    not known. ``holes``: the largest ones, with what pins them. ``owners``: the objects that retain the most, with
-    their paths; None where the graph was not drawn. ``holders``: the largest MAX_HOLDERS of what is in use; None where
-    nobody looked for them, and in older files. ``mappings``: None in older files. What a target does not have is None
-    or empty."""
+    """The answers about a process or a core at one moment.
+
+    ``time``: seconds since 1970; for a core, when its file was last written. ``target``: what identifies the process.
+    ``limit``: bytes that the control group allows it, None if there is no limit or it is unknown. ``holes``: the
+    largest ones, with the blocks around them. ``owners``: the objects that retain the most, with their paths; None if
+    the graph was not drawn. ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they were not
+    searched, and in older files. ``mappings``: None in older files. What a target does not have is None or empty.
+    """
 
     time: float
     version: str
@@ -83,7 +86,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Look:
-    """A snapshot with its blocks, if they were listed: too many for a record. ``is_kept``: it was read from a file."""
+    """A snapshot with its blocks, if they were listed: they are too many for a record.
+
+    ``is_kept``: it was read from a file.
+    """
 
     snapshot: Snapshot
     columns: _native.BlockColumns | None = None
@@ -105,8 +111,11 @@ class Written:
 
 
 def as_written(read: Snapshot) -> Snapshot:
-    """Return a snapshot with no more rows than are written of what is compared row by row, and without commands that
-    somebody may have put there for us to paste."""
+    """Return a snapshot that was read from a file, made safe to use.
+
+    Lists that are compared row by row have no more rows than gdbheap writes. Commands that somebody may have put there
+    for us to paste are removed.
+    """
     holes = None if read.holes is None else replace(read.holes, rows=read.holes.rows[:MAX_HOLES])
     owners = None if read.owners is None else read.owners[:MAX_OWNERS]
     holders = None if read.holders is None else read.holders[:MAX_HOLDERS]
@@ -115,7 +124,10 @@ def as_written(read: Snapshot) -> Snapshot:
 
 
 def budget_of(with_owners: bool | None) -> float:
-    """Return how many seconds of CPU time holders may take: with owners without limit, None where it is quick."""
+    """Return how many seconds of CPU time may be spent on holders.
+
+    It is unlimited if ``with_owners`` is true, 0 if it is false, and what is quick if it is None.
+    """
     if with_owners is None:
         return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
     return math.inf if with_owners else 0
@@ -124,8 +136,11 @@ def budget_of(with_owners: bool | None) -> float:
 def take(
     heap: Heap, with_owners: bool | None = None, with_blocks: bool = False, held: MainHolders | None = None
 ) -> Look:
-    """Everything that a later look can be compared with. ``with_owners``: None draws the graph where it is quick;
-    ``with_blocks``: each block too; ``held``: the holders, where they are known already."""
+    """Take a snapshot of everything that can be compared later.
+
+    ``with_owners``: None draws the graph if that is quick. ``with_blocks``: list each block, too. ``held``: the
+    holders, if they are known already.
+    """
     objects = or_none(lambda: pyobjects(heap, most=0), Unsupported)
     blocks, columns = list_blocks(heap) if with_blocks and heap.target.refusal is None else (None, None)
     owners = _owners(heap, with_owners) if objects is not None else None
@@ -154,7 +169,7 @@ def take(
         mappings=mappings(target),
         blocks=blocks,
         holders=_to_compare(held),
-        # What was met on the way, so these come last.
+        # Read last, because the answers above add to these.
         partial=heap.partial,
         warnings=list(heap.warnings),
         damaged=len(heap.damage),
@@ -163,13 +178,16 @@ def take(
 
 
 def time_of(heap: Heap) -> float:
-    """When a target was looked at, in seconds since 1970: of a core when its file was written last."""
+    """Return when a target was read, in seconds since 1970; for a core, when its file was last written."""
     return time.time() if heap.target.modified is None else heap.target.modified
 
 
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:
-    """Return the largest holders; None where nobody looked for them, and where not all references were read: then each
-    look proves others, and two of them cannot be compared."""
+    """Return the largest holders.
+
+    None if they were not searched, or if not all references were read: each snapshot then proves other holders, and two
+    cannot be compared.
+    """
     if held.every is None or held.not_examined or any(row.at_least for row in held.every):
         return None
     return sorted(held.every, key=lambda row: -row.bytes)[:MAX_HOLDERS]
@@ -190,6 +208,6 @@ def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
     if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
         return None
     with suppress(GdbheapError):
-        # An incomplete graph proves other things at every look: two of them cannot be compared.
+        # An incomplete graph proves other things in each snapshot, so two of them cannot be compared.
         return None if heap.python.references.graph.is_cut else retained(heap, OBJECT, MAX_OWNERS).rows
     return None

@@ -1,4 +1,4 @@
-"""Which types lie where: the bytes of used blocks by stretch of the address space."""
+"""Say which types lie where: the bytes of used blocks by range of the address space."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ __all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
 
 Stretch = tuple[int, int]
 CELLS = 1 << 15
-"""Cells of a map at most, or two for each stretch: what a page can hold, and fine enough for types."""
-# Blocks beyond these are not listed one by one: each takes about ten bytes while that is done.
+"""The most cells of a map, or two for each range: what a page can hold, and fine enough for types."""
+# With more blocks than this they are not listed one by one, because each takes about ten bytes meanwhile.
 MAX_BLOCKS = 64_000_000
 
 
 @dataclass(frozen=True)
 class TypeShare:
-    """Bytes of used blocks in one of the stretches that were asked about, by its number. ``type``: of the living object
-    that a block holds, None for what is none, as buffers are. ``count``: the blocks that begin there. ``resident``: of
-    the bytes; None where residency is not known."""
+    """Bytes of used blocks in one of the given ranges.
+
+    ``place``: the number of the range. ``type``: the type of the living object in the blocks, None for blocks without
+    an object, such as buffers. ``count``: the blocks that begin there. ``resident``: the resident part of ``bytes``,
+    None if residency is unknown.
+    """
 
     place: int
     type: str | None
@@ -35,14 +38,16 @@ class TypeShare:
 
 @dataclass(frozen=True)
 class Places:
-    """Shares of stretches, in their order, and of each the largest first."""
+    """Shares of types by range, in the order of the ranges, and the largest first within each."""
 
     shares: list[TypeShare]
 
 
 def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
-    """What lies in ``stretches``, which ascend and do not overlap. Raises Unsupported where there are too many blocks,
-    or these overlap."""
+    """Return the types of the blocks in ``stretches``: ranges that ascend and do not overlap.
+
+    Raises Unsupported if there are too many blocks, or if the ranges overlap.
+    """
     if heap.used_blocks > MAX_BLOCKS:
         raise Unsupported(f"more than {MAX_BLOCKS:,} blocks are in use: they are not listed one by one")
     table, columns = list_blocks(heap)
@@ -64,7 +69,7 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
 
 
 def places_on(heap: Heap, drawn: HeapMap) -> Places:
-    """What lies in the cells of a map, one after the other as its groups have them. Raises as ``places``."""
+    """Return the types in the cells of a map, in the order of its groups. Raises as ``places``."""
     return places(heap, [(cell.start, cell.end) for group in drawn.rows for cell in group.cells])
 
 
@@ -73,7 +78,7 @@ def _name(types: Sequence[str], kind: int) -> str | None:
 
 
 def _resident(heap: Heap, stretches: Sequence[Stretch]) -> list[tuple[int, int, int]]:
-    """The resident parts of the stretches; none where residency is not known."""
+    """Return the resident parts of the ranges; none if residency is unknown."""
     pages = heap.target.pages
     if pages is None:
         return []

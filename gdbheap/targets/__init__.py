@@ -1,5 +1,5 @@
-"""Where bytes come from: a process, one that runs on, a copy of one, or a core, as one address space with mappings,
-residency, threads and loaded objects. ``cores/`` has what belongs to cores alone.
+"""Targets: a stopped or running process, its copy, or a core, each as one address space.
 
-Nothing to the right of this package knows which of them it looks at.
+A target has mappings, residency, threads and loaded objects. ``cores/`` has what only cores need. No package above this
+one knows which kind of target it reads.
 """

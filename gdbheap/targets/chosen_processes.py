@@ -1,4 +1,4 @@
-"""Which processes are meant by ids, a name, a control group and their children: now, and those that start meanwhile."""
+"""Choose processes by ids, a name, a control group and their children, now and as new ones start."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ MAX_OWNED = 100
 
 
 class Running(NamedTuple):
-    """A process as its ``stat`` shows it: its parent, its start in clock ticks after the machine's, its name (up to 15
-    bytes), whether it is the kernel's, its resident pages, and the ``place`` below its folder where that shows."""
+    """A process as its ``stat`` shows it.
+
+    ``start``: in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: a kernel thread; ``pages``: the
+    resident pages; ``place``: where below its folder its memory shows.
+    """
 
     pid: int
     parent: int
@@ -54,15 +57,15 @@ class Running(NamedTuple):
 
 
 class Programs:
-    """The processes that a command line means.
+    """The processes that a command line selects; never gdbheap itself.
 
-    ``named``, and those whose name ``name`` is found in, and the members of the control group ``cgroup`` and of those
-    below it, of these two only what ``user`` (a uid) started if that is given; with ``children`` all that they start,
-    too, which stay meant when their parents have ended. ``command`` is what ``start`` starts: its process is one of
-    them. ``owner``: the largest MAX_OWNED processes of a user, besides. We are none of them ourselves.
-
-    A process that is named is held from then on, one that is found is told by when it started: neither is another one
-    that gets its id later."""
+    They are those in ``named``, those whose name matches ``name``, and the members of the control group ``cgroup`` and
+    of those below it. If ``user`` (a uid) is given, the last two count only if that user started them. ``children``
+    adds all that they start, which stay selected after their parents end. ``command`` is what ``start`` starts; its
+    process is then one of them. ``owner`` adds the largest MAX_OWNED processes of a user. A named process is held from
+    then on, and a found one is identified by its start time, so neither is confused with a later process with the same
+    id.
+    """
 
     def __init__(
         self,
@@ -84,28 +87,31 @@ class Programs:
 
     @property
     def are_named(self) -> bool:
-        """Whether any were named, by whatever; else nobody said which are meant."""
+        """Whether the command line selects any processes itself."""
         return bool(self.pids or self.name or self._groups or self.command)
 
     @property
     def may_grow(self) -> bool:
-        """Whether others than those that are there now may come to be meant."""
+        """Whether processes that do not run now may be selected later."""
         return bool(self.children or self.may_come)
 
     @property
     def may_come(self) -> bool:
-        """Whether there may be some although none of those that there were is left."""
+        """Whether processes may be selected later even if none of the present ones is left."""
         return bool(self.name or self._groups or self._owner is not None)
 
     def start(self) -> Started:
-        """Start the command; from now on its process is among those that are meant. Raises UsageError."""
+        """Start the command; its process is one of the selected from then on. Raises UsageError."""
         started = Started(self.command)
         self.pids.append(started.pid)
         self._held.update(_held([started.pid]))
         return started
 
     def now(self) -> list[int]:
-        """The ids of those that run now, ascending; zombies are none. Raises nothing for one that has ended."""
+        """Return the ids of the selected processes that run now, ascending, without zombies.
+
+        A process that has ended raises nothing.
+        """
         if not self.may_grow:
             return self._running()
         there = {found.pid: found for found in processes()}
@@ -118,23 +124,28 @@ class Programs:
         return sorted(meant)
 
     def folder(self, pid: int) -> ProcessFolder:
-        """The process that ``now`` meant by an id. Raises NoTarget, NotPermitted; GdbheapError where too many files are
-        open to hold one more, and to do something with those that are held."""
+        """Return the process that ``now`` selected under an id.
+
+        Raises NoTarget, NotPermitted; GdbheapError if too many files are open to hold one more and still work with
+        those held.
+        """
         if pid in self._held:
             return self._held[pid]
         return held(started_at(pid, self._starts[pid]) if pid in self._starts else pid)
 
     def named(self) -> list[Named]:
-        """Return the processes that were named, each held; by its id only where none may be seen, or held."""
+        """Return the named processes, each held; by its id if it may not be seen or held."""
         return [self._held.get(pid, pid) for pid in self.pids]
 
     def folders(self) -> list[ProcessFolder]:
-        """Return the processes that run now and may be seen. Raises GdbheapError where they are too many."""
+        """Return the selected processes that run now and may be seen. Raises GdbheapError if there are too many."""
         return list(_opened(self.now(), self.folder))
 
     def meant(self) -> list[Named]:
-        """Return the processes that were named, and those that run now and may be seen, each held; by its id only one
-        that cannot be held besides all others."""
+        """Return the named processes and the selected ones that run now and may be seen, each held.
+
+        A process that cannot be held in addition to the others is given by its id.
+        """
         found: dict[int, Named] = {int(str(process)): process for process in self.named()}
         for pid in self.now():
             try:
@@ -167,7 +178,7 @@ class Programs:
         return set(islice((one.pid for one in largest if owner_of(one.pid) == self._owner), MAX_OWNED))
 
     def _family(self, there: dict[int, Running], parents: set[int]) -> set[int]:
-        """Those that ``parents`` started, and theirs; also those that were seen as such and belong to init by now."""
+        """Return all descendants of ``parents``, including known ones that init has adopted by now."""
         known = {pid for pid, start in self._descendants.items() if pid in there and there[pid].start == start}
         by_parent: dict[int, list[int]] = {}
         for one in there.values():
@@ -182,14 +193,14 @@ class Programs:
 
 
 def _opened(processes: Sequence[Named], opener: Callable[[Any], ProcessFolder]) -> Iterator[ProcessFolder]:
-    """Without those that are gone, or hidden. Raises GdbheapError where they are too many."""
+    """Yield the processes without those that have ended or are hidden. Raises GdbheapError if there are too many."""
     for process in processes:
         with suppress(NoTarget, NotPermitted):
             yield opener(process)
 
 
 def held(process: Named) -> ProcessFolder:
-    """Hold a process, as one of many. Raises NoTarget, NotPermitted, GdbheapError where too many files are open."""
+    """Hold a process among many. Raises NoTarget, NotPermitted, GdbheapError if too many files are open."""
     folder = refusal.open_folder(process)
     try:
         open_files.leave_room(folder.descriptor)
@@ -200,13 +211,13 @@ def held(process: Named) -> ProcessFolder:
 
 def _held(named: Sequence[Named]) -> Iterator[tuple[int, ProcessFolder]]:
     for process in named:
-        # One that cannot be held is said to be so by whoever asks for it.
+        # A process that cannot be held raises an error later, in folder().
         with suppress(GdbheapError):
             yield int(str(process)), held(process)
 
 
 def started_at(pid: int, start: int) -> ProcessFolder:
-    """The process of that id which started then. Raises NoTarget, NotPermitted."""
+    """Return the process with that id and that start time. Raises NoTarget, NotPermitted."""
     folder = refusal.open_folder(pid)
     if start_of(folder) != start:
         raise refusal.another(folder)
@@ -214,14 +225,14 @@ def started_at(pid: int, start: int) -> ProcessFolder:
 
 
 def start_of(folder: ProcessFolder) -> int | None:
-    """When it started, in clock ticks after the machine; None once it is gone."""
+    """Return when it started, in clock ticks after boot; None once it has ended."""
     with suppress(OSError):
         return parse_start(folder.read("stat", STAT_BYTES))
     return None
 
 
 def user_of(one: Running) -> int | None:
-    """The real uid of a process: who started it, whatever it may do by now; None when it is gone."""
+    """Return the real uid of a process, which is the user who started it; None once it has ended."""
     with suppress(OSError):
         folder = ProcessFolder(one.pid)
         return folder.real_user() if start_of(folder) == one.start else None
@@ -229,14 +240,14 @@ def user_of(one: Running) -> int | None:
 
 
 def owner_of(pid: int) -> int | None:
-    """The user whose process it is; None when it is gone."""
+    """Return the user who owns the process's folder in /proc; None once it has ended."""
     with suppress(OSError):
         return os.stat(f"{PROC}/{pid}").st_uid
     return None
 
 
 def processes() -> Iterator[Running]:
-    """Every process that runs."""
+    """Yield every process that runs."""
     for word in os.listdir(PROC):
         found = running(int(word)) if word.isdigit() else None
         if found is not None:
@@ -244,8 +255,10 @@ def processes() -> Iterator[Running]:
 
 
 def running(pid: int) -> Running | None:
-    """The process of that id; None where there is none, one that has ended and was not waited for, or one that is in
-    execve() and hangs there."""
+    """Return the process with that id; None if there is none.
+
+    None also for a zombie, and for a process that hangs in execve().
+    """
     with suppress(OSError, ValueError, IndexError):
         stat, place = read_patiently(f"{PROC}/{pid}/stat", STAT_BYTES), ""
         fields = shown = stat_fields(stat)
@@ -261,8 +274,10 @@ def running(pid: int) -> Running | None:
 
 
 def matches(one: Running, name: re.Pattern[str]) -> bool:
-    """Whether the pattern is found in the process's name, in the file name that it was started by, or in what a person
-    calls it: the name of the script that an interpreter runs."""
+    """Return whether the pattern is found in the process's name, its file name, or the name of its script.
+
+    The file name is the one by which it was started; the script is the one that an interpreter runs.
+    """
     if one.is_kernels or one.pid == os.getpid():
         return False
     if name.search(one.name):
@@ -275,8 +290,11 @@ def matches(one: Running, name: re.Pattern[str]) -> bool:
 
 
 def folders(cgroup: str) -> list[Path]:
-    """The folders of a control group: as it is mounted (``/sys/fs/cgroup/…``), or as ``/proc/PID/cgroup`` names it,
-    then in each hierarchy that has it. Raises UsageError, NoTarget, NotPermitted."""
+    """Return the folders of a control group, given as mounted (``/sys/fs/cgroup/…``) or as in ``/proc/PID/cgroup``.
+
+    In the second form there is a folder in each hierarchy that has the group. Raises UsageError, NoTarget,
+    NotPermitted.
+    """
     path = os.path.normpath(f"/{cgroup.strip('/')}")
     if path == "/":
         raise UsageError(f"--cgroup={one_line(cgroup)} is every process: name a control group")
@@ -292,7 +310,7 @@ def folders(cgroup: str) -> list[Path]:
 
 
 def _hierarchies() -> list[str]:
-    """Where hierarchies are mounted: the only one of version 2, or one for each controller."""
+    """Return where hierarchies are mounted: the only one of version 2, or one for each controller."""
     with suppress(OSError):
         return [CGROUPS, *(entry.path for entry in os.scandir(CGROUPS) if entry.is_dir(follow_symlinks=False))]
     return [CGROUPS]

@@ -1,4 +1,4 @@
-"""A process's copy that nobody runs, for ``--clone``: when there is room for one, and the process read from it."""
+"""Read a process from a copy that never runs (``--clone``), if there is room for one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gdbheap.targets.running_memory import find_unanswered
 __all__ = ["cloned"]
 
 CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 1 << 21, 1 << 24
-# Of all descriptors of a process, and of the paths to which they lead.
+# The largest number of a process's descriptors, and of the bytes of their paths.
 MAX_DESCRIPTORS, LINK_BYTES = 100_000, 16 << 20
 INSTEAD = "without --clone it is stopped while it is read"
 
 
 def refuse(folder: ProcessFolder) -> None:
-    """Raise Unsupported, with the reason, where a copy could harm the process or would not be allowed."""
+    """Raise Unsupported, with the reason, if a copy could harm the process or is not allowed."""
     status = folder.status()
     for reason in _reasons(folder, status):
         if reason:
@@ -66,7 +66,7 @@ def _filtered(folder: ProcessFolder) -> str | None:
 
 
 def _opened(folder: ProcessFolder) -> set[str] | None:
-    """What the process has open; None where that is too much."""
+    """Return the files that the process has open; None if there are too many."""
     found: set[str] = set()
     left = LINK_BYTES
     with suppress(OSError):
@@ -80,8 +80,11 @@ def _opened(folder: ProcessFolder) -> set[str] | None:
 
 
 def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
-    """The end of a copy waits until what anybody wrote to a file that it maps is written back. So does the closing of
-    files, and the kernel gives a copy the first 64 of them for a moment (close_range(2))."""
+    """Return the reason if the end of a copy could wait for another user's program; None if it cannot.
+
+    A copy ends only after writes to the files that it maps are written back. Closing files waits the same way, and the
+    kernel gives a copy the first 64 files for a moment (close_range(2)).
+    """
     systems = FileSystems(folder)
     name = next((link for link in opened if link.startswith("/") and not systems.is_reached(link)), None)
     if name is None:
@@ -100,7 +103,7 @@ def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:
 
 
 def _is_kernels(path: str) -> bool:
-    """Whether a file may be memory, a ring or an event of the kernel's, on a file system that is mounted nowhere."""
+    """Return whether a file may be the kernel's memory, ring or event, on a file system that is mounted nowhere."""
     return not path.startswith("/") or path.startswith((*MEMORY_FILES, HUGE_PAGES))
 
 
@@ -117,8 +120,10 @@ def _too_many(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 
 
 def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
-    """Page tables are copied at once; while the copy lives each page that the process writes is: at worst all of
-    them."""
+    """Return the reason if there is too little memory for a copy; None if there is enough.
+
+    Page tables are copied at once. While the copy lives, each page that the process writes is copied, at worst all.
+    """
     own, tables = (kib(status.get(name)) or 0 for name in ("RssAnon", "VmPTE"))
     left = headroom.memory_left(folder.place)
     if left < own + tables:
@@ -133,12 +138,11 @@ def _too_much(folder: ProcessFolder, status: dict[str, str]) -> str | None:
 
 @contextmanager
 def cloned(named: Named, limit: float | None = None, copies: bool = False) -> Iterator[Process]:
-    """The process that is meant as it was at one moment, read from a copy that is ended with the block; with ``copies``
-    as soon as its bytes are here, if there is room for them.
+    """Yield the process as it was at one moment, read from a copy that ends with the block.
 
-    The process itself stands only while the kernel copies its page tables and while its mappings and residency are
-    read. ``stopped_seconds`` says for how long. Raises what ``stopped`` does, and Unsupported where there is no copy
-    to be had.
+    With ``copies`` the copy ends as soon as its bytes are here, if there is room for them. The process itself is
+    stopped only while the kernel copies its page tables and while its mappings and residency are read;
+    ``stopped_seconds`` says for how long. Raises what ``stopped`` raises, and Unsupported if no copy can be made.
     """
     folder = refusal.open_folder(named)
     stopping.without_tracer(folder)
@@ -197,7 +201,8 @@ def _process(copy: Frozen, preparation: Preparation, space: Room | None) -> Proc
 
 
 def _missing(process: Process, copy: Frozen) -> Ranges:
-    """The memory that a copy has not, because the process asked for that (MADV_DONTFORK, MADV_WIPEONFORK); said."""
+    """Return the memory that the copy lacks at the process's request (MADV_DONTFORK, MADV_WIPEONFORK), with a
+    warning."""
     with open(f"{PROC}/{OWN_DESCRIPTORS}/{copy.descriptor}/smaps", "rb") as stream:
         smaps = stream.read(procfs.TABLE_LIMIT)
     there = list(parse_maps(smaps).ranges())

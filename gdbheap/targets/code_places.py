@@ -1,6 +1,6 @@
-"""Places in a program's code at which its threads are seen to come by: behind system calls, and where functions begin.
+"""Places in a program's code where its threads can be caught: after system calls, and at the start of functions.
 
-The patches themselves are native (native/access/src/process/patch). x86-64 alone.
+The patches themselves are native (native/access/src/process/patch). Only x86-64 is supported.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gdbheap.targets.unwind_tables import modules_of, room_for_tables
 
 __all__ = ["Condition", "Place", "Plan", "call_places", "function_places", "plan"]
 
-# Signals whose default is to do nothing; SIGCONT's, where nothing has stopped the process.
+# Signals that do nothing by default; SIGCONT too, while the process is not stopped.
 QUIET_SIGNALS = (23, 28, 17, 18)
-# Files of the C libraries that are known, glibc's and musl's.
+# File name prefixes of the known C libraries, glibc and musl.
 LIBCS = ("libc.so", "libc-", "libc.musl", "ld-musl")
 ENDBR64 = bytes.fromhex("f30f1efa")
 UNKNOWN_SIZE = 64
@@ -30,8 +30,11 @@ FUNCTION_ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Condition:
-    """When a thread stops at a place. ``operand``: "first" or "second" argument, "product" of the first two, or
-    "chunk size" of the block that the first argument points to; ``test``: "==", ">=" or "<="."""
+    """When a thread stops at a place.
+
+    ``operand``: the "first" or "second" argument, the "product" of both, or the "chunk size" of the block to which the
+    first argument points. ``test``: "==", ">=" or "<=".
+    """
 
     operand: str
     test: str
@@ -40,8 +43,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class Place:
-    """Code at ``address``, in the function whose bytes lie from ``start`` on. ``what``: the number of the system call
-    that was made right before it (whose instructions begin at ``before``), or the function's name."""
+    """Code at ``address``, in the function whose bytes ``function`` begin at ``start``.
+
+    ``what``: the function's name, or the number of the system call made right before, whose instructions begin at
+    ``before``.
+    """
 
     address: int
     before: int | None
@@ -57,7 +63,7 @@ class _Text(NamedTuple):
 
 
 class _Cave(NamedTuple):
-    """Unused bytes behind the code of an object, which begins at ``text``. ``stays``: it is never unloaded."""
+    """Unused bytes after the code of an object, which begins at ``text``. ``stays``: the object is never unloaded."""
 
     start: int
     bytes: bytes
@@ -67,8 +73,10 @@ class _Cave(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """Patches for places, in their order; the signal by which threads tell of themselves, and the places that have no
-    patch, each with the reason."""
+    """Patches for places, in their order.
+
+    ``signal``: the one by which threads report; ``refused``: the places without a patch, each with the reason.
+    """
 
     places: list[Place]
     patches: list[_native.CodePatch]
@@ -77,8 +85,10 @@ class Plan:
 
 
 def call_places(target: Target, numbers: Iterable[int]) -> list[Place]:
-    """Where the target's objects make one of these system calls, ascending; none of those whose number is not a
-    constant in the code."""
+    """Return where the target's objects make one of these system calls, ascending.
+
+    Calls whose number is not a constant in the code are missing.
+    """
     texts = [_Text(start, end) for start, end in _texts(target)]
     modules = modules_of(target, target.space)
     sites = _native.find_call_sites(target.space, texts, modules, room_for_tables(), list(numbers))
@@ -91,8 +101,11 @@ def _call_place(target: Target, site: _native.CallSite) -> Place:
 
 
 def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[Place]:
-    """Where the functions of that name begin that the target's objects export; the dynamic linker's own is left out,
-    which nobody else calls. A landing pad for indirect calls (endbr64) stays the first instruction."""
+    """Return where the functions with that name begin that the target's objects export.
+
+    The dynamic linker's own is left out, as nothing else calls it. A landing pad for indirect calls (endbr64) stays the
+    first instruction.
+    """
     found = []
     for loaded in target.objects:
         extent = loaded.extent(name) if loaded.exported(name) else None
@@ -106,8 +119,11 @@ def function_places(target: Target, name: str, conditions: Sequence[Condition]) 
 
 
 def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
-    """How these places are patched. ``caught``: the signals that the process handles, a bit for each (SigCgt of
-    ``status``). Raises Unsupported when no signal is left."""
+    """Return how these places are patched.
+
+    ``caught``: the signals that the process handles, one bit each (SigCgt of ``status``). Raises Unsupported if no
+    signal is left.
+    """
     signal = next((number for number in QUIET_SIGNALS if not caught >> (number - 1) & 1), None)
     if signal is None:
         raise Unsupported("the process handles SIGURG, SIGWINCH, SIGCHLD and SIGCONT: none is left to see its calls by")
@@ -119,7 +135,7 @@ def plan(target: Target, places: Sequence[Place], caught: int) -> Plan:
 
 
 def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan:
-    """Without those that cannot be patched."""
+    """Return the plan without the places that cannot be patched."""
     kept: list[Place] = []
     refused: list[tuple[Place, str]] = []
     for place in places:
@@ -132,8 +148,11 @@ def _plan_each(places: Sequence[Place], caves: list[_Cave], signal: int) -> Plan
 
 
 def left_patches(target: Target) -> list[_native.LeftPatch]:
-    """Return what a run that was killed has left in the process. A header is believed where its address is code of an
-    object whose file has the original bytes; without a file, of the object that holds the header."""
+    """Return the patches that a killed run has left in the process.
+
+    A header is believed if its address is code of an object whose file has the original bytes; without a file, if it
+    lies in the object that holds the header.
+    """
     found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
     return [left for left in found if _is_credible(target, left)]
 
@@ -149,7 +168,7 @@ def _is_credible(target: Target, left: _native.LeftPatch) -> bool:
 
 
 def _texts(target: Target) -> Iterator[tuple[int, int]]:
-    """The executable segments, [start, end), of all objects, as far as they are mapped."""
+    """Yield the mapped executable segments, [start, end), of all objects."""
     for loaded in target.objects:
         for segment in loaded.segments:
             start = loaded.bias + segment.address
@@ -164,7 +183,7 @@ def _is_code(target: Target, *addresses: int) -> bool:
 
 
 def _caves(target: Target) -> Iterator[_Cave]:
-    """What is left of the last page behind each executable segment: mapped, and used by nobody."""
+    """Yield the unused rest of the last page after each executable segment."""
     for start, end in _texts(target):
         page_end = target.machine.page_up(end)
         if end < page_end and _is_code(target, page_end - 1):
@@ -181,7 +200,7 @@ def _stays(target: Target, address: int) -> bool:
 
 
 def _function(target: Target, start: int, end: int) -> bytes:
-    """Its bytes, and what fills up the place to the next one: a jump takes five bytes, and it may be shorter."""
+    """Return the function's bytes with the padding up to the next one: a jump takes five bytes, which may be more."""
     return _read(target, start, end + -end % FUNCTION_ALIGNMENT)
 
 

@@ -1,12 +1,12 @@
-"""A core as a target: written by the kernel or by gdb (``gcore``), whole or cut short.
+"""A core as a target: written by the kernel or by gdb (``gcore``), complete or truncated.
 
-What a core holds, and what it does not: presence comes from the program headers, since the part of a segment beyond its
-bytes in the file (``p_filesz`` < ``p_memsz``) was not dumped and is absent, not zero. Text and read-only data that were
-left out are read from the files of this machine that are the same (``core_files``). What was mapped where says NT_FILE,
-or else the dynamic linker's own list (``link_map``). A packed core is unpacked first (``unpacking``). The kernel leaves
-holes in the file for private pages that were not resident; as long as the file is sparse they tell residency, and those
-of gdb or of a copy do not. Which pages of files and of shared memory were resident is in no core. Nothing is read from
-``/proc`` about the process: its id may be somebody else's by now.
+Presence comes from the program headers: the part of a segment beyond its bytes in the file (``p_filesz`` < ``p_memsz``)
+was not dumped, and is absent, not zero. Text and read-only data that were left out are read from identical files on
+this machine (``core_files``). NT_FILE says what was mapped where, or else the dynamic linker's own list (``link_map``).
+A packed core is unpacked first (``unpacking``). The kernel leaves holes in the file for private pages that were not
+resident. As long as the file is sparse these show residency; holes that gdb or a copy made do not. No core says which
+pages of files and of shared memory were resident. Nothing about the process is read from ``/proc``, as its id may
+belong to another process by now.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from gdbheap.targets.ranges import holds
 from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Target
 
 SEGMENT_LIMIT = 1 << 20
-# What we have for each in the end.
+# The memory that each segment takes in the end.
 SEGMENT_BYTES = 2 << 10
-# Reading notes takes their bytes several times.
+# Reading notes takes a multiple of their bytes.
 NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
 NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
 DAMAGE_LIMIT = 100
-# How a log of gdbheap trace begins, whatever its version.
+# The beginning of every log of gdbheap trace, in any version.
 LOG = b"gdbheap calls "
 ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared library"}
 
@@ -64,8 +64,10 @@ class SegmentRow(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A PT_LOAD after its claims were checked: [start, end) in memory, ``stored`` bytes of it meant to be in the file
-    at ``offset``, of which ``available`` are."""
+    """A PT_LOAD segment whose claims were checked: [start, end) in memory.
+
+    ``stored`` bytes of it should be in the file at ``offset``; ``available`` bytes are.
+    """
 
     start: int
     end: int
@@ -76,17 +78,18 @@ class Part(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it was dumped, so that holes mean something."""
+        """Whether all of it was dumped, so that holes show residency."""
         return self.stored == self.end - self.start
 
 
 class Core(Target):
-    """A core. ``exe`` is the program it is of, if it is at hand elsewhere; it is used when it is the same, and where it
-    lies in a copy of the process's root folder, the libraries in there are too. ``sysroot``: such a copy.
-    ``unpacked``: the core's bytes, where they are not those of the file ``path``. ``progress``: of unpacking it.
-    ``fetch``: how files are asked of debuginfod; not at all without it.
+    """A core.
 
-    Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError (no such ``exe``).
+    ``exe``: the path of its program, used only if it is the same program; if it lies in a copy of the process's root
+    folder, libraries from there are used too. ``sysroot``: such a copy. ``unpacked``: the core's bytes, if they are not
+    those of the file ``path``. ``progress``: called while it is unpacked. ``fetch``: asks debuginfod for files; without
+    it no server is asked. Raises NoTarget (not a core), Unsupported (another architecture), NotPermitted, UsageError
+    (no such ``exe``).
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class Core(Target):
         unpacked = _unpacked(path, progress) if unpacked is None else unpacked
         self._has_own_holes = unpacked is None
         with open_core(path) if unpacked is None else unpacked.stream as stream:
-            # Whatever has the file's name by now.
+            # This path leads to the open file, even if its name now belongs to another.
             self._own_path = f"/proc/self/fd/{stream.fileno()}"
             status = os.fstat(stream.fileno())
             self._size = status.st_size
@@ -130,7 +133,7 @@ class Core(Target):
 
     @cached_property
     def _room(self) -> int:
-        """The bytes of memory that may be used for what a core counts."""
+        """The bytes of memory that data counted by the core may take."""
         return room_for_copy()
 
     def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
@@ -151,7 +154,7 @@ class Core(Target):
         return notes
 
     def _check_parts(self, segments: list[Segment]) -> list[Part]:
-        """The loaded segments, ascending and disjoint; what contradicts itself is left out and told."""
+        """Return the loaded segments, ascending and disjoint. Contradictory ones are dropped and listed as damage."""
         parts: list[Part] = []
         loads = (segment for segment in segments if segment.type == image.PT_LOAD and segment.memory_size)
         for segment in sorted(loads, key=lambda segment: segment.address):
@@ -165,8 +168,10 @@ class Core(Target):
         return self._apart(parts)
 
     def _apart(self, parts: list[Part]) -> list[Part]:
-        """The segments without the bytes of the file that another one begins with: whoever writes a core writes each
-        byte once, and all segments together have no more than the file."""
+        """Return the segments without file bytes with which another segment begins.
+
+        A core's writer writes each byte once, so all segments together have no more bytes than the file.
+        """
         places = sorted((part.offset, index) for index, part in enumerate(parts) if part.available)
         for (offset, index), (after, _index) in zip(places, places[1:]):
             part, own = parts[index], after - offset
@@ -186,7 +191,7 @@ class Core(Target):
         return Part(segment.address, end, segment.offset, stored, available, segment.perms)
 
     def _check_size(self) -> None:
-        """Say so when the file ends before its last segment."""
+        """List damage if the file ends before its last segment."""
         missing = [part for part in self._parts if part.stored and part.offset + part.stored > self._size]
         if missing:
             expected = max(part.offset + part.stored for part in self._parts)
@@ -204,7 +209,7 @@ class Core(Target):
             self.damage.append(Damage(address, what, expected, found))
 
     def _place(self, places: Places) -> None:
-        """Everything that follows from segments and notes."""
+        """Set everything that follows from segments and notes."""
         self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
         self._choose_page()
         own = [
@@ -229,7 +234,7 @@ class Core(Target):
             self._check_exe(places.exe)
 
     def _linked_files(self, places: Places) -> list[MappedFile]:
-        """What the core should say of mapped files and does not: those of the program and of its libraries."""
+        """Return the mapped files that the core should list and does not: those of the program and its libraries."""
         path = program_path(self.space, self.auxv)
         places = replace(places, program=path or None)
 
@@ -261,7 +266,7 @@ class Core(Target):
         self.unseen = files.unseen
 
     def _choose_page(self) -> None:
-        """AT_PAGESZ, where every segment of the program's is made of such pages."""
+        """Use AT_PAGESZ if every segment of the program consists of such pages."""
         usual, size = self.machine, self.auxv.get(AT_PAGESZ)
         self.machine = usual.with_page(size, ((part.start, part.end) for part in self._parts))
         claimed = usual.with_page(size)
@@ -270,7 +275,7 @@ class Core(Target):
             self._damage(0, "pages", expected, f"others: pages of {usual.page} bytes are taken")
 
     def _add_files(self, rows: list[SegmentRow]) -> None:
-        """Add what the core left out of text and read-only data, from the files that are the same."""
+        """Add text and read-only data that the core leaves out, from identical files."""
         files, rows = HeldFiles(), list(rows)
         stored = {part.start: part.stored for part in self._parts}
         for owner in self.objects:
@@ -294,7 +299,8 @@ class Core(Target):
             self.warnings.append(f"{cause}: its symbols, and read-only data that the core lacks, are missing")
 
     def _extents(self) -> list[tuple[int, int]]:
-        """The file's parts that are not holes; none where that is unknown, or somebody keeps the lock of the file."""
+        """Return the parts of the file that are not holes; empty if unknown, or another program holds the file's
+        lock."""
         with suppress(OSError):
             return data_extents(self._own_path, EXTENT_LIMIT)
         return []
@@ -305,7 +311,7 @@ class Core(Target):
         aligned = all(machine.is_paged(part.start, part.end, part.offset) for part in self._parts if part.available)
         is_kernels = self._has_own_holes and not self._notes.by_gdb
         extents = self._extents() if is_kernels and aligned else []
-        # Not the kernel's own page at the very end.
+        # Without the kernel's own page at the very end.
         whole = [part for part in self._parts if part.is_whole and part.end < machine.kernel_start]
         private = [part for part in whole if _is_private(self.mappings.find(part.start))]
         runs = [run for part in private for run in present_runs(machine, part, extents)]
@@ -321,7 +327,7 @@ class Core(Target):
 
 
 def open_core(path: str) -> BinaryIO:
-    """Open a file that may be a core; raises NoTarget or NotPermitted."""
+    """Open a file that may be a core. Raises NoTarget or NotPermitted."""
     name = one_line(path)
     try:
         return open_regular(path, may_be_empty=True)
@@ -337,7 +343,7 @@ def open_core(path: str) -> BinaryIO:
 
 
 def check_core(path: str) -> None:
-    """Raise what ``Core`` raises for a file that is none; of a packed one only the beginning is unpacked."""
+    """Raise what ``Core`` raises for a file that is no core. Only the beginning of a packed one is unpacked."""
     with open_core(path) as stream:
         if packed_by(stream.read(MAGIC_SIZE)) is not None:
             read_core_header(io.BytesIO(beginning(stream, image.HEADER_SIZE)), path)
@@ -346,7 +352,7 @@ def check_core(path: str) -> None:
 
 
 def check_whole(path: str) -> None:
-    """Raise NoTarget where a core that is not packed ends before its last segment does."""
+    """Raise NoTarget if an unpacked core ends before its last segment does."""
     with open_core(path) as stream:
         _place, count, segments = read_segment_table(stream, path)
         size = os.fstat(stream.fileno()).st_size
@@ -356,21 +362,23 @@ def check_whole(path: str) -> None:
 
 
 def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segment]]:
-    """Return where the program headers of a core that is not packed lie in the file, how many it should have, and those
-    that are there. Raises NoTarget, Unsupported."""
+    """Return the offset of an unpacked core's program headers, how many it should have, and those present.
+
+    Raises NoTarget, Unsupported.
+    """
     header, _machine = read_core_header(stream, path)
     count = _segment_count(stream, header)
     return header.phoff, count, image.parse_segments(read_at(stream, header.phoff, count * image.SEGMENT_SIZE))
 
 
 def _check_folder(sysroot: str | None) -> None:
-    """Raise UsageError for what is no folder."""
+    """Raise UsageError for a path that is no folder."""
     if sysroot is not None and not is_folder(sysroot):
         raise UsageError(f"{one_line(sysroot)} is no folder: --sysroot is one with the files of the process's machine")
 
 
 def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
-    """The core in a packed file; None for a file that is not packed."""
+    """Return the core in a packed file; None if the file is not packed."""
     with open_core(path) as stream:
         if packed_by(stream.read(MAGIC_SIZE)) is None:
             return None
@@ -379,12 +387,12 @@ def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
 
 
 def judge(path: str) -> Callable[[bytes], object]:
-    """Return a function that refuses a packed file by its first bytes."""
+    """Return a function that rejects a packed file by the first bytes of its core."""
     return lambda start: read_core_header(io.BytesIO(start), path)
 
 
 def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine]:
-    """The ELF header of a core, and the machine that it is for; raises NoTarget or Unsupported with the reason."""
+    """Return the ELF header of a core and its machine. Raises NoTarget or Unsupported, with the reason."""
     name, start = one_line(path), stream.read(image.HEADER_SIZE)
     if not start:
         raise NoTarget(f"{name} is empty, not a core: was the disk full, or ulimit -c small, when it was written?")
@@ -410,10 +418,10 @@ def _instead(start: bytes, name: str) -> str:
 
 
 def _segment_count(stream: BinaryIO, header: image.Header) -> int:
-    """The number of program headers, also when it does not fit its 16 bits.
+    """Return the number of program headers, even if it does not fit 16 bits.
 
-    Then the kernel keeps it in a section header at the end of the file. A core that was cut has lost that: the notes
-    follow the program headers directly, and their offset tells as well.
+    In that case the kernel stores it in a section header at the end of the file. A truncated core has lost that. The
+    notes follow the program headers directly, so their offset shows the number too.
     """
     if header.phnum != image.PN_XNUM:
         return header.phnum
@@ -428,10 +436,10 @@ def _segment_count(stream: BinaryIO, header: image.Header) -> int:
 
 
 def join(machine: Machine, parts: list[Part], files: list[MappedFile], vdso: int | None = None) -> Iterator[Mapping]:
-    """The mappings of a core: its segments with the names that NT_FILE gives them, and the files left out altogether.
+    """Yield the mappings of a core: its segments with names from NT_FILE, and files that were left out completely.
 
-    Of the latter (gdb omits read-only files) nothing is known but that they could be read and were not changed.
-    ``vdso`` is the address of the kernel's own code, which is no file and is always dumped.
+    About the latter (gdb omits read-only files) only two things are known: they were readable, and unchanged. ``vdso``
+    is the address of the kernel's own code, which is no file and is always dumped.
     """
     starts = [file.start for file in files]
     for part in parts:
@@ -457,7 +465,7 @@ def _left_out_files(machine: Machine, parts: list[Part], files: list[MappedFile]
 def _left_out(
     machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
 ) -> Iterator[SegmentRow]:
-    """The rows for ``Space.for_core`` of what is not in the core, and that the program cannot have changed."""
+    """Yield the rows for ``Space.for_core`` of memory that the core lacks and the program cannot have changed."""
     data = owner.data_ranges(machine)
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)
@@ -472,7 +480,7 @@ def _is_private(mapping: Mapping | None) -> bool:
 
 
 def present_runs(machine: Machine, part: Part, extents: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """(start, end, PRESENT) of the pages of a segment that have data in the file."""
+    """Yield (start, end, PRESENT) of the pages of a segment that have data in the file."""
     shift, stop = part.start - part.offset, part.offset + part.available
     index = bisect_left(extents, (part.offset + 1,)) - 1
     for start, end in islice(extents, max(index, 0), None):

@@ -1,8 +1,8 @@
-"""The ELF objects of a target: where each is loaded, its build-id in memory, and the same file on this machine.
+"""The ELF objects of a target: their addresses, their build-ids in memory, and their files on this machine.
 
-A file is trusted (its symbols, its bytes) only when its build-id equals the one in the target's memory: the path alone
-may lead to another version, another container, or a package that was upgraded since. All that is read from the target
-is bounded; a header that does not fit the mappings around it is no object.
+The symbols and bytes of a file are used only if its build-id equals the one in the target's memory. The path alone may
+name another version, a file of another container, or a package upgraded since. All reads from the target are bounded. A
+header that does not fit the mappings around it is no object.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from gdbheap.text import named
 if TYPE_CHECKING:
     from gdbheap._native import Space
 
-# Of an object, and of all that are in memory, or whose files were opened, together: linkers write some fifteen.
+# The most segments of one object, and of all objects together, in memory or in opened files. Linkers write about
+# fifteen.
 SEGMENT_LIMIT, ALL_SEGMENTS = 128, 1 << 18
 SECTION_LIMIT = 64 << 10
-# Of all segments of notes of an object together: those of programs have four notes or so.
+# The most bytes and notes of all note segments of an object. Programs have about four notes.
 NOTE_LIMIT, MAX_NOTES = 64 << 10, 32
-# Of all files of a target together. The indexes of symbols take twice their bytes at most.
+# The limit for all files of a target together. Indexes take at most twice the bytes of their symbols.
 SYMBOL_BYTES_LIMIT, SYMBOLS_SHARE = 512 << 20, 4
-# What Python keeps of a section, beside the bytes of its header.
+# What Python keeps for a section, in addition to the bytes of its header.
 SECTION_BYTES = 256
-# Of all writable segments of a file together.
+# The limit for all writable segments of a file together.
 DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
-# The most mappings of one file that begin no object: each is compared with all that follow it.
+# The most mappings of one file that begin no object. The limit is needed as each is compared with all that follow it.
 MAX_REFUSED = 16
 HEADERS_LIMIT = 4 << 20
 # A library is loaded once into each namespace, of which glibc has 16 (dlfcn.h, DL_NNS).
@@ -51,26 +52,29 @@ SYMTAB, DYNSYM = ".symtab", ".dynsym"
 DYNAMIC_LINKERS = ("ld-linux", "ld.so", "ld-2", "ld64")
 
 Row = tuple[int, int, str]
-"""A symbol: its address, its bytes and its name."""
+"""A symbol: its address, its size and its name."""
 
 
 class SymbolRoom:
-    """How many bytes of symbols, and of sections, of all files of a target may be read: a part of the memory that is
-    left when the first is read, and of what is left later. What is not read is counted."""
+    """The bytes of symbols and sections that may be read from all files of a target.
+
+    The limit is a share of the memory that is left at the first read, and also of what is left later. Tables that are
+    not read are counted.
+    """
 
     def __init__(self) -> None:
         self._left: int | None = None
-        # Of these it is known that there is memory for them: to ask takes longer than to read the symbols of a library.
+        # The bytes that are known to fit: asking takes longer than reading the symbols of a library.
         self._sure = 0
         self._tables = self._bytes = 0
 
     @property
     def left(self) -> int:
-        """How many bytes a table may still have."""
+        """The largest size that a table may still have, in bytes."""
         return min(SYMBOL_BYTES_LIMIT if self._left is None else self._left, room_for_copy() // SYMBOLS_SHARE)
 
     def take(self, size: int) -> bool:
-        """Whether a table of that many bytes may be read, which are taken then."""
+        """Return whether a table of ``size`` bytes may be read; if so, they are taken."""
         if self._left is None:
             self._left = self._sure = self.left
         elif size > self._sure:
@@ -82,7 +86,7 @@ class SymbolRoom:
         return True
 
     def warnings(self) -> list[str]:
-        """Return a line for what was not read."""
+        """Return a line about the tables that were not read; empty if there are none."""
         if not self._tables:
             return []
         tables = f"{self._tables:,} tables of symbols are" if self._tables > 1 else "a table of symbols is"
@@ -93,13 +97,16 @@ class SymbolRoom:
 
 
 class ElfFile:
-    """An ELF file on this machine; opened once, its symbols read when first asked for. ``systems``: those by which its
-    path, which a target names, may be followed."""
+    """An ELF file on this machine, opened once. Its symbols are read on first use.
+
+    ``systems`` follows its path safely, as a target names it.
+    """
 
     def __init__(self, path: str, systems: FileSystems | None = None, room: SymbolRoom | None = None) -> None:
-        """``room``: for the symbols of all files of the target.
+        """Open the file. ``room``: for the symbols of all files of the target.
 
-        Raises OSError when ``path`` cannot be opened, ValueError when it is no ELF file that is supported."""
+        Raises OSError if ``path`` cannot be opened, ValueError if it is no supported ELF file.
+        """
         self.path = path
         self._systems = FileSystems() if systems is None else systems
         self.room = room or SymbolRoom()
@@ -111,19 +118,19 @@ class ElfFile:
             size = min(header.phnum, SEGMENT_LIMIT) * image.SEGMENT_SIZE
             self.segments = image.parse_segments(read_at(stream, header.phoff, size))
             sections = read_at(stream, header.shoff, min(header.shnum, SECTION_LIMIT) * image.SECTION_SIZE)
-            # A file of symbols for a debugger has the same headers and build-id, and none of the bytes.
+            # A separate debug file has the same headers and build-id, but none of the bytes.
             self.has_contents = image.has_code(sections)
             self.build_id = self._read_build_id(stream)
 
     def open(self) -> BinaryIO:
-        """Open the file that has its path now. Raises OSError, ValueError."""
+        """Open the file that its path names now. Raises OSError, ValueError."""
         return self._systems.open(self.path)
 
     def _read_build_id(self, stream: BinaryIO) -> str | None:
         return image.build_id(notes_of(self.segments, lambda one, size: read_at(stream, one.offset, size)))
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most ``size`` bytes of the file at ``offset``; none of a file that is gone."""
+        """Return at most ``size`` bytes of the file at ``offset``; empty if the file is gone."""
         try:
             with self.open() as stream:
                 return read_at(stream, offset, size)
@@ -131,7 +138,7 @@ class ElfFile:
             return b""
 
     def bytes_at(self, address: int, size: int) -> bytes:
-        """At most ``size`` bytes at an address as linked, of the segment in the file that holds it."""
+        """Return at most ``size`` bytes at a linked address, from the segment in the file that contains it."""
         for load in self.segments:
             if load.type == image.PT_LOAD and 0 <= address - load.address < load.file_size:
                 offset = address - load.address
@@ -139,8 +146,10 @@ class ElfFile:
         return b""
 
     def initial_data(self) -> list[tuple[int, bytes]]:
-        """Return (address as linked, bytes in the file) of the writable segments, at most DATA_LIMIT bytes of them all;
-        none of a file that is gone."""
+        """Return (linked address, bytes in the file) of the writable segments, at most DATA_LIMIT bytes in all.
+
+        Empty if the file is gone.
+        """
         if not self.has_contents:
             return []
         found, left = [], DATA_LIMIT
@@ -153,8 +162,10 @@ class ElfFile:
 
     @cached_property
     def sections(self) -> list[tuple[str, int, int]]:
-        """(name, address as linked, size) of the sections that are mapped, without those of thread-local data; none
-        where the table is damaged or was cut off, and of a file that is gone."""
+        """(name, linked address, size) of the mapped sections, without thread-local data.
+
+        Empty if the table is damaged or truncated, or the file is gone.
+        """
         try:
             with self.open() as stream:
                 return read_sections(stream, self.room)
@@ -163,13 +174,15 @@ class ElfFile:
 
     @cached_property
     def dynamic(self) -> SymbolTable:
-        """The symbols of ``.dynsym``, which is there also when the file is stripped; none where it is damaged, there is
-        too little room, or the file is gone."""
+        """The symbols of ``.dynsym``, which a stripped file still has.
+
+        Empty if it is damaged, there is too little room, or the file is gone.
+        """
         return self._symbols(DYNSYM)
 
     @cached_property
     def static(self) -> SymbolTable:
-        """The symbols of ``.symtab`` likewise."""
+        """The symbols of ``.symtab``, under the same conditions."""
         return self._symbols(SYMTAB)
 
     def _symbols(self, name: str) -> SymbolTable:
@@ -179,18 +192,20 @@ class ElfFile:
         return SymbolTable(tables, False)
 
     def load_symbols(self) -> None:
-        """Read all symbols, and have them ready by their names."""
+        """Read all symbols and index them by name."""
         for table in (self.dynamic, self.static):
             table.find("")
 
     def find(self, name: str) -> tuple[int, int] | None:
-        """The address as linked and the bytes of the symbol with that name: what the file exports comes first."""
+        """Return the linked address and the size of the symbol with that name; exported symbols come first."""
         return self.dynamic.find(name) or self.static.find(name)
 
 
 class ElfFiles:
-    """The ELF files opened for one target, each once; made before a process is stopped. ``systems``: those by which
-    their paths may be followed; ``room``: for all symbols."""
+    """The ELF files opened for one target, each once. Made before a process is stopped.
+
+    ``systems`` follows their paths safely; ``room`` is for the symbols of all.
+    """
 
     def __init__(self, systems: FileSystems | None = None) -> None:
         self.systems = FileSystems() if systems is None else systems
@@ -200,9 +215,10 @@ class ElfFiles:
         self._left = ALL_SEGMENTS
 
     def get(self, path: str) -> ElfFile | None:
-        """Return the file at ``path``, None when it cannot be opened or is not an ELF file for this machine.
+        """Return the file at ``path``; None if it cannot be opened or is not an ELF file for this machine.
 
-        A target may give one file many names (hard links): it is read once."""
+        A target may give one file many names (hard links). It is read once.
+        """
         if path not in self._files:
             held = self.systems.find(path)
             if held is None:
@@ -217,7 +233,7 @@ class ElfFiles:
         return self._files[path]
 
     def matching(self, paths: Iterable[str], build_id: str | None) -> ElfFile | None:
-        """The first of ``paths`` whose build-id is ``build_id``; None when there is none, or no build-id to compare."""
+        """Return the first file of ``paths`` with the build-id ``build_id``; None if there is none, or no build-id."""
         if build_id is None:
             return None
         files = (self.get(path) for path in paths)
@@ -235,10 +251,10 @@ def _elf_file(path: str, systems: FileSystems, room: SymbolRoom) -> ElfFile | No
 class LoadedObject:
     """An ELF object in an address space.
 
-    ``path`` is as the target saw it, ``base`` the address of its first mapping, ``bias`` what is added to the addresses
-    it was linked at, ``build_id`` hex digits from the target's memory. ``mappings`` are the file-backed ones.
-    ``agreed``: where the memory lacks the object's headers, and so its build-id, how many words of its data are as the
-    file ``elf`` makes them; else 0.
+    ``path`` is as the target saw it. ``base`` is the address of its first mapping, ``bias`` the difference to its
+    linked addresses. ``build_id`` has hex digits from the target's memory. ``mappings`` are the file-backed ones.
+    ``agreed``: if memory lacks the object's headers, and so its build-id, how many words of its data match the file
+    ``elf``; else 0.
     """
 
     path: str
@@ -253,21 +269,21 @@ class LoadedObject:
 
     @property
     def file(self) -> str | None:
-        """The same file on this machine, by its build-id or by the data in memory (``agreed``), or None."""
+        """The path of the same file on this machine, by its build-id or the data in memory (``agreed``), or None."""
         return self.elf.path if self.elf else None
 
     @property
     def is_dynamic_linker(self) -> bool:
-        """Whether it is glibc's dynamic linker; musl's is its C library."""
+        """Whether it is glibc's dynamic linker. musl's is its C library."""
         return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
 
     @property
     def end(self) -> int:
-        """Where the last of its file mappings and .bss ends."""
+        """The end of the last of its file mappings and .bss."""
         return max([self.mappings[-1].end] + [end for _, end in self.bss])
 
     def contains(self, address: int) -> bool:
-        """Whether one of its file mappings, or its .bss, holds ``address``."""
+        """Return whether one of its file mappings, or its .bss, contains ``address``."""
         return holds(self._ranges, address)
 
     @cached_property
@@ -275,56 +291,57 @@ class LoadedObject:
         return joined(sorted([(mapping.start, mapping.end) for mapping in self.mappings] + self.bss))
 
     def data_ranges(self, machine: Machine) -> Ranges:
-        """Return the pages that the program headers say are data, which is relocated before it is made read-only."""
+        """Return the pages that are data by the program headers, also if made read-only after relocation."""
         data = [one for one in self.segments if one.type == image.PT_LOAD and one.flags & image.PF_W]
         places = ((self.bias + one.address, self.bias + one.address + one.memory_size) for one in data)
         return joined(sorted((machine.page_down(start), end) for start, end in places))
 
     def writable_ranges(self) -> list[tuple[int, int]]:
-        """(start, end) of its writable file mappings and of .bss, ascending; neighbours that touch are joined."""
+        """Return (start, end) of its writable file mappings and of .bss, ascending; touching ones are joined."""
         ranges = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.writable] + self.bss
         return joined(sorted(ranges))
 
     def initial_data(self) -> list[tuple[int, bytes]]:
-        """(address, bytes) of its writable segments as the file has them; empty without the same file here."""
+        """Return (address, bytes) of its writable segments from the file; empty without the same file here."""
         stored = self.elf.initial_data() if self.elf else []
         placed = [(self.bias + address, data) for address, data in stored]
-        # The bias is the target's word, and may lead anywhere.
+        # The bias comes from the target and may be any number.
         return [(address, data) for address, data in placed if self.contains(address)]
 
     def symbol(self, name: str) -> int | None:
-        """The address of a symbol in the target, None when the object has no file here or the file no such symbol."""
+        """Return the address of a symbol in the target; None without a file here or such a symbol in it."""
         found = self.extent(name)
         return None if found is None else found[0]
 
     def extent(self, name: str) -> tuple[int, int] | None:
-        """The address of a symbol in the target and its bytes; None as above."""
+        """Return the address of a symbol in the target and its size; None as for ``symbol``."""
         found = self.elf.find(name) if self.elf else None
         return None if found is None else (self.bias + found[0], found[1])
 
     def exported(self, name: str) -> bool:
-        """Whether ``name`` is in ``.dynsym``: there also when the file is stripped."""
+        """Return whether ``name`` is in ``.dynsym``, which a stripped file still has."""
         return self.elf is not None and self.elf.dynamic.find(name) is not None
 
     def exported_gap(self, low: int, high: int) -> tuple[int | None, int | None]:
-        """Where the last exported symbol ends that ends at ``low`` or before, and where the next one begins after
-        ``high``."""
+        """Return the end of the last exported symbol that ends by ``low``, and the start of the first after ``high``.
+
+        Each is None if there is no such symbol.
+        """
         if self.elf is None:
             return None, None
         end, start = self.elf.dynamic.gap(low - self.bias, high - self.bias)
         return None if end is None else self.bias + end, None if start is None else self.bias + start
 
     def names_at(self, address: int) -> list[str]:
-        """The names of the symbols that begin at an address in the target."""
+        """Return the names of the symbols that begin at an address in the target."""
         return [name for table in self._tables() for _, _, name in table.at(address - self.bias)]
 
     def symbols_around(self, address: int) -> list[Row]:
-        """The symbols whose bytes are at an address in the target."""
+        """Return the symbols whose bytes contain an address in the target."""
         return self._placed(row for table in self._tables() for row in table.around(address - self.bias))
 
     def symbols_in(self, low: int, high: int, most: int, least: int = 1) -> list[Row]:
-        """The first symbols of each table, at most ``most`` of all, of at least ``least`` bytes, that begin in
-        [low, high)."""
+        """Return symbols of at least ``least`` bytes that begin in [low, high), at most ``most`` in all."""
         found: list[Row] = []
         low, high = max(low - self.bias, 0), high - self.bias
         if low < high:
@@ -333,7 +350,7 @@ class LoadedObject:
         return self._placed(found)
 
     def thread_local(self) -> list[Row]:
-        """(offset, size, name) of the variables that each thread has, in the object's part of its data."""
+        """Return (offset, size, name) of the object's thread-local variables, within its part of their data."""
         return [row for table in self._tables() for row in table.thread_local()]
 
     def _tables(self) -> list[SymbolTable]:
@@ -343,7 +360,7 @@ class LoadedObject:
         return [(self.bias + value, size, name) for value, size, name in rows]
 
     def sections(self) -> list[tuple[str, int, int]]:
-        """(name, start, end) of the sections that are mapped, as ``file`` has them."""
+        """Return (name, start, end) of the mapped sections according to ``file``."""
         found = self.elf.sections if self.elf else []
         return [(name, self.bias + address, self.bias + address + size) for name, address, size in found]
 
@@ -356,10 +373,11 @@ def find_objects(
     candidates: Callable[[Mapping], list[str]],
     otherwise: Callable[[int], LoadedObject | None] | None = None,
 ) -> list[LoadedObject]:
-    """The ELF objects among ``mappings``, ascending by base.
+    """Return the ELF objects among ``mappings``, ascending by base.
 
-    ``candidates`` tells, for the first mapping of an object, which files on this machine may be the same;
-    ``otherwise``, for the number of such a mapping, which object begins there whose header is not in the memory.
+    ``candidates`` returns, for an object's first mapping, the paths of files on this machine that may be the same.
+    ``otherwise`` returns, for the index of such a mapping, the object that begins there although memory lacks its
+    header.
     """
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
@@ -398,8 +416,10 @@ def _read_object(machine: Machine, mappings: Mappings, index: int, space: Space)
 def placed_object(
     machine: Machine, mappings: Mappings, index: int, segments: list[image.Segment], whole: bool = False
 ) -> LoadedObject | None:
-    """The object with these program headers whose first mapping is the one with this number; None where the mappings do
-    not fit them: those of its data, or if ``whole`` those of all that it has. Without its build-id."""
+    """Return the object with these program headers whose first mapping has this index, without its build-id.
+
+    None if its mappings do not fit the headers: those of its data, or with ``whole`` all of them.
+    """
     first = mappings[index]
     bias = load_bias(machine, segments, first.start)
     if bias is None:
@@ -414,7 +434,7 @@ def placed_object(
 
 
 def read_segments(machine: Machine, space: Space, address: int) -> list[image.Segment]:
-    """The program headers of the ELF image whose header is at ``address`` in the target; empty when there is none."""
+    """Return the program headers of the ELF image at ``address`` in the target; empty if there is none."""
     header = image.parse_header(space.read_available(address, image.HEADER_SIZE))
     if header is None or not machine.is_of(header) or header.phentsize != image.SEGMENT_SIZE:
         return []
@@ -425,7 +445,7 @@ def read_segments(machine: Machine, space: Space, address: int) -> list[image.Se
 
 
 def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int | None:
-    """What to add to linked addresses when the file's start is at ``base``; None when no segment maps the start."""
+    """Return what to add to linked addresses if the file's start is at ``base``; None if no segment maps the start."""
     for segment in segments:
         if segment.type == image.PT_LOAD and segment.offset < machine.page and segment.memory_size:
             bias = base - (segment.address - segment.offset)
@@ -434,7 +454,7 @@ def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int
 
 
 def read_build_id(machine: Machine, space: Space, segments: list[image.Segment], bias: int) -> str | None:
-    """The build-id in the target's memory, None when there is none or its page is absent."""
+    """Return the build-id in the target's memory; None if there is none or its page is absent."""
     return image.build_id(notes_in(space, segments, bias, machine.address_end))
 
 
@@ -449,7 +469,7 @@ def notes_in(space: Space, segments: list[image.Segment], bias: int, end: int) -
 
 
 def notes_of(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
-    """Yield the notes of an object, at most MAX_NOTES. ``read``: that many bytes at most of a segment."""
+    """Yield the notes of an object, at most MAX_NOTES. ``read`` returns at most that many bytes of a segment."""
     return islice(_all_notes(segments, read), MAX_NOTES)
 
 
@@ -463,7 +483,10 @@ def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int
 
 
 def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
-    """Mappings of the object that starts at ``index``, and the anonymous ones among and after them, below extent."""
+    """Return the mappings of the object that begins at ``index``, and the anonymous ones between and after them.
+
+    Only mappings below ``extent`` count.
+    """
     first = mappings[index]
     members, anonymous = [first], []
     for position in range(index + 1, len(mappings)):
@@ -484,9 +507,10 @@ def _same_file(mapping: Mapping, other: Mapping) -> bool:
 
 
 def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
-    """Whether its segments are mapped from where the header says: an ELF file that is only read as data is not loaded.
+    """Return whether its segments are mapped from where the headers say.
 
-    The writable ones decide where there are any: some programs move their own code to anonymous huge pages.
+    An ELF file that is only read as data is not loaded. Writable segments decide if there are any, as some programs
+    move their own code to anonymous huge pages.
     """
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]
@@ -501,9 +525,9 @@ def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
 
 
 def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
-    """The parts of anonymous mappings that the program headers claim: beyond a segment's bytes in the file.
+    """Return the parts of anonymous mappings that the program headers claim: beyond a segment's bytes in the file.
 
-    The kernel merges neighbours: the mapping that begins with .bss may go on as somebody else's memory.
+    The kernel merges neighbours, so the mapping that begins with .bss may continue with other memory.
     """
     claims: Ranges = []
     for load in loads:
@@ -515,7 +539,8 @@ def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: lis
 
 
 def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
-    """At most ``size`` bytes of a file from ``offset``, fewer where it ends; a seek far beyond would be an error."""
+    """Return at most ``size`` bytes of a file at ``offset``, fewer at its end. Seeking far beyond the end would
+    fail."""
     rest = stream.seek(0, os.SEEK_END) - offset
     if rest <= 0:
         return b""
@@ -524,7 +549,7 @@ def read_at(stream: BinaryIO, offset: int, size: int) -> bytes:
 
 
 def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, int]]:
-    """(name, address as linked, size) of the sections of an ELF file that are mapped and not thread-local."""
+    """Return (name, linked address, size) of the mapped sections of an ELF file that are not thread-local."""
     found: list[tuple[str, int, int]] = []
     with suppress(ValueError, OSError):
         for name, section in SectionTable(stream).named(room):
@@ -534,15 +559,18 @@ def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, in
 
 
 class Names:
-    """The names in a table of strings, each cut out once. Linkers let names share their ends; a table whose names
-    become more than NAMES_RATIO times its size is no linker's."""
+    """The names in a string table, each decoded once.
+
+    Linkers let names share their ends. A table whose names add up to more than NAMES_RATIO times its size is not a
+    linker's.
+    """
 
     def __init__(self, table: bytes) -> None:
         self._table, self._left = table, NAMES_RATIO * len(table)
         self._known: dict[int, str] = {}
 
     def at(self, offset: int) -> str:
-        """The name that begins there. Raises ValueError where the names become too many."""
+        """Return the name that begins at ``offset``. Raises ValueError if the names become too long in all."""
         name = self._known.get(offset)
         if name is None:
             name = self._known[offset] = name_at(self._table, offset)
@@ -553,7 +581,7 @@ class Names:
 
 
 def name_at(names: bytes, offset: int) -> str:
-    """The name that begins there in a table of strings, at most NAME_LIMIT bytes of it."""
+    """Return the name that begins at ``offset`` of a string table, at most NAME_LIMIT bytes."""
     return names[offset : offset + NAME_LIMIT].partition(b"\0")[0].decode("utf-8", "replace")
 
 
@@ -561,13 +589,14 @@ class SectionTable:
     """The section headers of an ELF file, at most SECTION_LIMIT."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        """Raises ValueError for a file that is none, or has more, or whose table is cut off; OSError."""
+        """Read the table. Raises OSError, ValueError for a file that is no ELF file or has too many or truncated
+        headers."""
         self._stream = stream
         header = image.parse_header(read_at(stream, 0, image.HEADER_SIZE))
         if header is None or not header.shoff:
             raise ValueError("no ELF file, or one without sections")
         first = image.parse_sections(read_at(stream, header.shoff, image.SECTION_SIZE))
-        # What does not fit into 16 bits is in the first section.
+        # Numbers that do not fit into 16 bits are in the first section.
         count = header.shnum or sum(section.size for section in first)
         names = sum(section.link for section in first) if header.names == image.SHN_XINDEX else header.names
         if count > SECTION_LIMIT:
@@ -579,14 +608,16 @@ class SectionTable:
         self._names = read_at(stream, place.offset, min(self._size_of(place), HEADERS_LIMIT)) if place else b""
 
     def named(self, room: SymbolRoom) -> Iterator[tuple[str, image.Section]]:
-        """(name, section) of each; none where there is too little room. Raises ValueError where the names become too
-        many."""
+        """Return (name, section) of each; empty if there is too little room.
+
+        Raises ValueError if the names become too long in all.
+        """
         names = Names(self._names)
         sections = self._sections if room.take(SECTION_BYTES * len(self._sections) + len(self._names)) else []
         return ((names.at(section.name), section) for section in sections)
 
     def symbols(self, room: SymbolRoom, *wanted: str) -> list[tuple[bytes, bytes]]:
-        """(symbols, names) of the tables of symbols with these names, as far as they are there and there is room."""
+        """Return (symbols, names) of the symbol tables with these names that exist and for which there is room."""
         found = []
         for section in filter(None, map(self._find, wanted)):
             names = self._sections[section.link] if section.link < len(self._sections) else None
@@ -595,8 +626,10 @@ class SectionTable:
         return found
 
     def contents(self, name: str, room: SymbolRoom) -> bytes:
-        """The bytes of a section; none for one that has none there (a separate debug file) or is missing, or for which
-        there is too little room."""
+        """Return the bytes of a section; empty if it is missing or there is too little room.
+
+        Empty also if the file has no bytes for it (a separate debug file).
+        """
         section = self._find(name)
         return self._bytes_of(section) if section is not None and room.take(self._size_of(section)) else b""
 

@@ -1,9 +1,9 @@
-"""Stacks of threads that ended, which glibc keeps for threads to come (nptl/allocatestack.c, ``_dl_stack_cache``).
+"""Stacks of ended threads, which glibc keeps for new ones (nptl/allocatestack.c, ``_dl_stack_cache``).
 
-No thread runs there, so what lies there refers to nothing. Such a stack has its own ``struct pthread`` near its end, in
-which three words follow each other: the stack's address, its size and its guard's (``stackblock``,
-``stackblock_size``, ``guardsize``). No thread's stack pointer or thread pointer leads there, and the thread's number is
-none: the kernel clears it, and pthread_join writes -1.
+No thread runs there, so its contents refer to nothing. Such a stack has its own ``struct pthread`` near its end, with
+three consecutive words: the stack's address, its size and its guard's (``stackblock``, ``stackblock_size``,
+``guardsize``). No thread's stack pointer or thread pointer points into it. Its thread number is invalid: the kernel
+clears it, and pthread_join writes -1.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from gdbheap.targets.target import Target
 
 # The most thread-local data above a ``struct pthread``.
 MAX_TLS = 16 << 10
-# The record's words, from the first: the stack's address.
+# The number of words in the record; the first is the stack's address.
 RECORD_WORDS = 3
-# The number that a thread has once it ended.
+# The numbers of a thread that has ended.
 NO_THREAD = (0, (1 << 32) - 1)
-# The word behind ``struct pthread``'s own address is that of the thread's table of thread-local data (``dtv``).
+# The word after ``struct pthread``'s own address points to the thread's table of thread-local data (``dtv``).
 DTV_WORD = 1
 
 
 @dataclass(frozen=True)
 class EndedStack:
-    """The stack of no thread: [start, end), its guard included.
+    """A stack without a thread: [start, end), its guard included.
 
-    ``kept``: the word of its ``struct pthread`` that refers to the table of thread-local data, a block in use."""
+    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data, a block in
+    use.
+    """
 
     start: int
     end: int
@@ -39,10 +41,10 @@ class EndedStack:
 
 
 def find_ended(target: Target, stacks: Sequence[Stack]) -> list[EndedStack]:
-    """Return the stacks of ended threads, ascending; ``stacks``: those of the threads that run."""
+    """Return the stacks of ended threads, ascending. ``stacks``: those of running threads."""
     found: list[EndedStack] = []
     ends = [mapping.end for mapping in target.mappings if _may_be_stack(target, mapping.start)]
-    # The kernel merges the mappings of stacks whose guards are no mappings (MADV_GUARD_INSTALL).
+    # The kernel merges the mappings of stacks whose guards are not mappings (MADV_GUARD_INSTALL).
     ends += [stack.start for stack in stacks]
     seen = {stack.end for stack in stacks}
     alive = _Alive(target)
@@ -62,7 +64,7 @@ def _may_be_stack(target: Target, address: int) -> bool:
 
 
 def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
-    """Return the stack that ends at ``end``, if a record there says so and it is no living thread's."""
+    """Return the stack that ends at ``end`` if a record there says so and no living thread has it; else None."""
     if not _may_be_stack(target, end - target.machine.word):
         return None
     machine = target.machine
@@ -79,7 +81,7 @@ def _ended_below(target: Target, alive: _Alive, end: int) -> EndedStack | None:
 
 
 def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
-    """Yield the places of words that are a record of a stack that ends at ``end``."""
+    """Yield the indexes of words that begin a record of a stack that ends at ``end``."""
     for place in range(len(words) - RECORD_WORDS + 1):
         block, size, guard = words[place : place + RECORD_WORDS]
         if block + size == end and 0 < block and guard < size < LARGEST_STACK and machine.is_paged(block, size, guard):
@@ -87,14 +89,14 @@ def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
 
 
 class _Alive:
-    """The threads that run: where their pointers lead, and where ``struct pthread`` has the number of a thread."""
+    """The running threads: their pointers, and the offset of the thread number in ``struct pthread``."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._pointers = sorted(one for thread in target.threads for one in (thread.sp, thread.thread_pointer))
 
     def is_in(self, start: int, end: int) -> bool:
-        """Return whether a pointer of theirs leads to [start, end]."""
+        """Return whether one of their pointers points into [start, end]."""
         place = bisect_left(self._pointers, start)
         return place < len(self._pointers) and self._pointers[place] <= end
 
@@ -108,7 +110,7 @@ class _Alive:
         return None
 
     def number(self, descriptor: int) -> int:
-        """Return the thread's number, 0 where it ended or where it is not known which word that is."""
+        """Return the thread's number; 0 if it ended or the number's offset is unknown."""
         if self._number_at is None:
             return 0
         read = self._target.space.read_available(descriptor + self._number_at, 4)
@@ -116,9 +118,10 @@ class _Alive:
 
 
 def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tuple[int, int] | None:
-    """Return where ``struct pthread`` refers to its table of thread-local data; None where its thread is alive.
+    """Return where ``struct pthread`` points to its table of thread-local data; None if its thread is alive.
 
-    Where no word says where the struct begins, all that was read is kept."""
+    If no word shows where the struct begins, the whole range that was read is returned.
+    """
     machine = target.machine
     if not machine.storage.has_self_pointer:
         return start, start + len(words) * machine.word

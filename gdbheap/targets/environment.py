@@ -1,8 +1,8 @@
-"""The environment that a program was started with, as the kernel put it on the first thread's stack (execve(2)).
+"""The environment with which a program was started, as the kernel put it on the first thread's stack (execve(2)).
 
 Below AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, those to the environment and a null, and
-the auxiliary vector; above it the texts of the arguments, of the environment and, last, of the program's path
-(AT_EXECFN). So a core has them too. Pointers change (glibc copies GLIBC_TUNABLES, setenv moves all); the texts stay.
+the auxiliary vector. Above it lie the texts of the arguments, of the environment and, last, of the program's path
+(AT_EXECFN). So cores have them too. Pointers change (glibc copies GLIBC_TUNABLES, setenv moves all); the texts stay.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from gdbheap.errors import Fault
 from gdbheap.targets.target import AT_RANDOM, Target
 
 AT_EXECFN = 31
-# The most pointers that are looked at, and the most bytes of texts (a quarter of the stack's limit is the kernel's).
+# The most pointers, bytes of a name, and bytes of texts that are read (the kernel allows a quarter of the stack's
+# limit).
 MAX_ENTRIES, MAX_NAME = 4 << 10, 4 << 10
 MAX_TEXT = 2 << 20
 
 
 def initial_environment(target: Target) -> dict[str, str] | None:
-    """Name to value; None where the place of it is not found, or nothing of it is left: programs write their title over
-    it (setproctitle, PostgreSQL, nginx). What cannot be read, or is no ``NAME=VALUE``, is left out. Up to 2.37 glibc
-    writes zeros over the colons of GLIBC_TUNABLES: each tunable is then a name of its own."""
+    """Return the variables by name; None if they cannot be found or were overwritten.
+
+    Some programs write their title over them (setproctitle, PostgreSQL, nginx). Texts that cannot be read or are no
+    ``NAME=VALUE`` are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES, so each tunable then
+    has its own name.
+    """
     stack, place = target.main_stack, _last_argument(target)
     if stack is None or place is None:
         return None
@@ -39,8 +43,11 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 
 
 def started_as(target: Target) -> str:
-    """Return the file name by which the program was started, which may be a link's: that of AT_EXECFN, where the first
-    argument begins with it too. A script's is not its interpreter's, and a shell may say anything."""
+    """Return the file name by which the program was started, which may be a link's; "" if unknown.
+
+    It is that of AT_EXECFN, if the first argument begins with it too. For a script, AT_EXECFN is not the interpreter,
+    and a shell may pass any first argument.
+    """
     with suppress(Fault):
         path = target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
         first = target.space.cstring(_first_argument(target), MAX_NAME).decode("utf-8", "replace")
@@ -50,15 +57,17 @@ def started_as(target: Target) -> str:
 
 
 def executed_file(target: Target) -> str:
-    """Return the path by which the program was executed, AT_EXECFN: of a script the script's; "" where that is not
-    known."""
+    """Return the path by which the program was executed (AT_EXECFN), a script's own path; "" if unknown."""
     with suppress(Fault):
         return target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
     return ""
 
 
 def _first_argument(target: Target) -> int:
-    """Return the address of the first argument's text, 0 where it is not found: argc arguments, then a null."""
+    """Return the address of the first argument's text; 0 if it is not found.
+
+    It is found through argc: that many argument pointers follow, then a null.
+    """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return 0
@@ -77,9 +86,11 @@ def _words_before(target: Target, low: int, place: int) -> tuple[int, ...]:
 
 
 def _last_argument(target: Target) -> tuple[int, int] | None:
-    """The address of the last argument's text, after which those of the environment follow, and how many these are: its
-    pointer stands before the null, the pointers to the environment and another null, which the auxiliary vector
-    follows."""
+    """Return the address of the last argument's text, and the number of environment texts after it.
+
+    None if they are not found. Its pointer stands before a null, the pointers to the environment and another null,
+    which the auxiliary vector follows.
+    """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
         return None
@@ -95,7 +106,10 @@ def _last_argument(target: Target) -> tuple[int, int] | None:
 
 
 def _vector(target: Target, words: tuple[int, ...], place: int) -> int | None:
-    """Where the auxiliary vector begins: the pairs before that of AT_RANDOM which have one of its keys."""
+    """Return the index at which the auxiliary vector begins; None if it is not found.
+
+    It begins with the pairs before that of AT_RANDOM that have known keys and values.
+    """
     pairs = zip(range(len(words)), words, words[1:])
     at = next((index for index, key, value in pairs if key == AT_RANDOM and value == place), None)
     while at is not None and at >= 2 and target.auxv.get(words[at - 2]) == words[at - 1]:

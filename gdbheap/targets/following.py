@@ -1,4 +1,4 @@
-"""Processes that run on while their threads are seen to come by places in their code, or to make system calls."""
+"""Follow processes that run on: their threads are caught at places in their code, or at system calls."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 
 
 class Live(Protocol):
-    """A process that runs on, or a program that is started. ``warnings``: what is to be said of it once it is no longer
-    followed; ``unread``: and what of its files was not read, so that names are missing."""
+    """A process that runs on, or a program that is started.
+
+    ``warnings``: about it, once it is no longer followed. ``unread``: about files that were not read, so that names are
+    missing.
+    """
 
     machine: Machine
     pid: int | None
@@ -34,16 +37,21 @@ class Live(Protocol):
     unread: list[str]
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
-        """See each of these system calls in this block. ``waits``: a thread stands until the next is asked for.
-        ``seccomp``: also where a filter looks at its system calls. Raises GdbheapError."""
+        """Report each of these system calls within the block.
+
+        ``waits``: a thread stays stopped until the next one is requested. ``seccomp``: go ahead even if a filter checks
+        its system calls. Raises GdbheapError.
+        """
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
-        """See each of these system calls in this block by a tracepoint, without any thread standing. Raises
-        GdbheapError."""
+        """Report each of these system calls within the block through a tracepoint, without stopping threads.
+
+        Raises GdbheapError.
+        """
 
 
 class LocalProcess:
-    """A process on this machine that nobody traces. Raises NoTarget, NotPermitted."""
+    """A process on this machine that is not traced. Raises NoTarget, NotPermitted."""
 
     def __init__(self, process: Named) -> None:
         self.warnings: list[str] = []
@@ -55,19 +63,22 @@ class LocalProcess:
         self._memory: _native.Descriptor | None = None
 
     def describe(self) -> dict[str, Any]:
-        """What JSON says of it."""
+        """Return the description for JSON."""
         return self.running.describe()
 
     @property
     def running(self) -> Running:
-        """Its objects and its memory, read while it runs."""
+        """The process's objects and memory, read while it runs."""
         self._hold()
         self._running = self._running or Running(self.folder, self.machine)
         return self._running
 
     def _hold(self) -> int:
-        """Return the descriptor by which its code is written, opened before anything is read of it: what is read after
-        exec() may be another program's, which this does not lead to."""
+        """Return the descriptor through which its code is written.
+
+        It is opened before anything is read: after exec() reads may come from another program, to which this descriptor
+        does not lead.
+        """
         try:
             self._memory = self._memory or self.folder.memory()
         except OSError as error:
@@ -75,25 +86,27 @@ class LocalProcess:
         return self._memory.number
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[Following]:
-        """See each of these system calls that its objects make in this block."""
+        """Report each of these system calls that its objects make within the block."""
         self._clear()
         return self._followed(call_places(self.running, numbers), waits, seccomp)
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
-        """See each of these system calls in this block by a tracepoint, without any thread standing."""
+        """Report each of these system calls within the block through a tracepoint, without stopping threads."""
         return traced(self.folder, numbers, with_stacks)
 
     def functions(
         self, names: Sequence[str], conditions: Sequence[Condition], seccomp: bool, limit: float = MAX_STAND
     ) -> AbstractContextManager[Following]:
-        """See each call of these functions for which the conditions hold. ``limit``: for how many seconds a thread
-        stands at most."""
+        """Report each call of these functions that meets the conditions.
+
+        ``limit``: the most seconds for which a thread is stopped.
+        """
         self._clear()
         places = [place for name in names for place in function_places(self.running, name, conditions)]
         return self._followed(places, True, seccomp, limit)
 
     def _clear(self) -> None:
-        """Take out what a run that was killed has left: what is patched is the program's own code."""
+        """Remove the patches of a killed run, so that only the program's own code is patched."""
         left = left_patches(self.running)
         if left and not _native.restore_left_patches(self.folder, self._hold(), left):
             raise GdbheapError(f"what an earlier run left in process {self.pid} cannot be taken out now: try again")
@@ -117,11 +130,11 @@ class LocalProcess:
 
 
 def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Plan:
-    """How places of a process are patched. Raises NotPermitted, Unsupported."""
+    """Return how places of a process are patched. Raises NotPermitted, Unsupported."""
     pid = running.pid
     try:
         status = running.folder.status()
-        # Refused where the memory is.
+        # The kernel refuses this for the same reasons as reading memory.
         running.folder.read("maps", 1)
     except OSError as error:
         raise refusal.explain(running.folder, error) from None
@@ -155,7 +168,7 @@ def _start(folder: ProcessFolder, memory: int, planned: Plan, waits: bool, limit
 
 
 class Program:
-    """A program that is started, with all processes that it starts: each of their calls is seen, whoever makes it."""
+    """A program that is started, with all processes that it starts; each call of any of them is reported."""
 
     machine = X86_64
     pid = folder = None
@@ -167,7 +180,7 @@ class Program:
 
     @contextmanager
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
-        """Start it, and see its calls in this block. Where it has not ended by then it runs on."""
+        """Start it, and report its calls within the block. If it has not ended by then, it runs on."""
         follower = self._start(numbers, waits)
         try:
             yield Following(follower, list(numbers), [], wait=follower.wait)
@@ -180,7 +193,7 @@ class Program:
                 )
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[Following]:
-        """Raises UsageError."""
+        """Raise UsageError: tracepoints need a process that runs already."""
         raise UsageError("--perf is about a process that runs: give its id, or leave --perf out for a command")
 
     def _start(self, numbers: Sequence[int], waits: bool) -> _native.Follower:

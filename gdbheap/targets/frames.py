@@ -1,4 +1,4 @@
-"""The frames on the stack of a thread: where each lies, and whose it is."""
+"""The frames on a thread's stack: their addresses and functions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ __all__ = ["Frame", "frame_of_register", "frame_of_variable", "frames_of", "func
 # rbx, rbp and r12 to r15, as DWARF numbers them.
 KEPT = (3, 6, 12, 13, 14, 15)
 
-# Of the files of a target that were looked into.
+# The functions of files that were read before.
 _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame [start, end) on a stack, its function: by name, or as ``object+0x1234``, and where that is. ``saved``:
-    the registers, as DWARF numbers them, that it keeps for its callers, by where it saved them."""
+    """A frame [start, end) on a stack, with its function by name or as ``object+0x1234``.
+
+    ``counter``: the address in the function. ``saved``: the registers (DWARF numbers) that it saves for its callers, by
+    the address where it saved them.
+    """
 
     start: int
     end: int
@@ -35,8 +38,10 @@ class Frame:
 
 
 def frames_of(target: Target, thread: Thread) -> list[Frame]:
-    """The frames of a thread, innermost first, as far as its code's tables tell; none where its registers are not
-    known."""
+    """Return the frames of a thread, innermost first, as far as unwind tables allow.
+
+    Empty if its registers are unknown.
+    """
     known = dict(enumerate(thread.registers)) | {target.machine.notes.sp: thread.sp, target.machine.notes.pc: thread.pc}
     if not all(number in known for number in DWARF):
         return []
@@ -47,7 +52,7 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
     pairs = zip(found.counters, found.pointers, found.pointers[1:])
     frames = []
     for place, (counter, start, end) in enumerate(pairs):
-        # A return address is behind the call.
+        # A return address points past the call.
         at = counter - bool(place)
         saved = {where: register for number, register, where in found.saved if number == place}
         frames.append(Frame(start, end, function_at(target, at, names), at, saved))
@@ -55,9 +60,11 @@ def frames_of(target: Target, thread: Thread) -> list[Frame]:
 
 
 def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int], int]) -> Frame | None:
-    """Return the frame whose function has the variable at ``place``: the one that this lies in, unless it is a register
-    that its function saved for a caller; None where no frame lies there, or it is not known whose the register was.
-    ``word``: reads the stack."""
+    """Return the frame whose function owns the variable at ``place``.
+
+    That is the frame that contains it, or the caller's if the word is a register saved for a caller. None if no frame
+    contains it, or the register's owner is unknown. ``word`` reads the stack.
+    """
     numbers = [number for number, frame in enumerate(frames) if frame.start <= place < frame.end]
     if not numbers:
         return None
@@ -66,8 +73,10 @@ def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int],
 
 
 def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: Callable[[int], int]) -> Frame | None:
-    """Return the first frame, innermost first, whose function has a ``value`` in a register that functions must keep:
-    it saved another one that its callers had there. None where none does."""
+    """Return the first frame, innermost first, whose function put ``value`` into a callee-saved register.
+
+    Such a function saved another value that its callers had there. None if there is none.
+    """
     for frame in frames:
         places = [place for place, number in frame.saved.items() if number == register]
         if any(word(place) != value for place in places):
@@ -76,14 +85,15 @@ def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: 
 
 
 def register_numbers(registers: Sequence[int]) -> dict[int, int]:
-    """Return what the registers of a thread have that functions must keep for their callers, by the number that DWARF
-    gives them."""
+    """Return the values of a thread's callee-saved registers by DWARF number."""
     return {number: registers[DWARF[number]] for number in KEPT if DWARF[number] < len(registers)}
 
 
 def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:
-    """The function at an address: by name, as ``object+0x1234``, or as a number where no object is. ``names``: of
-    objects that were looked into, by where they begin; it is added to."""
+    """Return the function at an address: by name, as ``object+0x1234``, or as a number outside all objects.
+
+    ``names`` caches the functions of objects by their base; it is extended.
+    """
     loaded = target.object_of(address)
     if loaded is None:
         return f"{address:#x}"

@@ -1,8 +1,8 @@
-"""Which function of an ELF file is at an address, by ``.symtab``, ``.dynsym``, the small table that Fedora keeps
-compressed in ``.gnu_debugdata``, and a separate debug file of the same build-id.
+"""Find the function of an ELF file at an address.
 
-Names are C's as they are, those of C++ and Rust as their programmers wrote them. What the compiler moved out of a
-function (``.cold``) has the function's name.
+Sources are ``.symtab``, ``.dynsym``, the small compressed table that Fedora keeps in ``.gnu_debugdata``, and a separate
+debug file with the same build-id. C names are unchanged; C++ and Rust names are demangled. Code that the compiler moved
+out of a function (``.cold``) has the function's name.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from gdbheap.files import open_regular
 from gdbheap.targets.elf import DYNSYM, SYMTAB, SectionTable, SymbolRoom
 
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
-# Tables of symbols pack to a third or so, small ones to a tenth.
+# Symbol tables shrink to about a third, small ones to a tenth.
 UNPACKED_RATIO = 32
-# What unpacking may need besides: eight times the dictionary of xz -6, which Fedora's files have.
+# The memory limit of the decoder: eight times the dictionary of xz -6, which Fedora's files use.
 XZ_MEMORY = 64 << 20
 PACKED = ".gnu_debugdata"
 _COLD = re.compile(r"\.cold(\.\d+)?$")
 
 
 class Functions:
-    """The functions of one file by the addresses at which they were linked."""
+    """The functions of one file, by linked address."""
 
     def __init__(self, file: BinaryIO | None, build_id: str | None, room: SymbolRoom | None = None) -> None:
-        """``build_id``: hex digits, of the debug file that is looked for. ``room``: for the symbols of all files of the
-        target. Of an ELF image that is damaged there are none."""
+        """Read the tables; a damaged ELF image has none.
+
+        ``build_id``: hex digits, for the search of a debug file. ``room``: for the symbols of all files of the target.
+        """
         room = room or SymbolRoom()
         tables = _tables(file, room) if file is not None else []
         if build_id:
@@ -41,8 +43,10 @@ class Functions:
         self._symbols = _native.SymbolTable(tables, True)
 
     def find(self, address: int) -> str | None:
-        """The name of the function at an address as linked; None where none is known to be there. Of names for one
-        address the plainest: ``read`` rather than ``__libc_read``."""
+        """Return the name of the function at a linked address; None if none is known.
+
+        Of several names for one address the plainest is taken: ``read``, not ``__libc_read``.
+        """
         names = self._symbols.function(address)
         plain = min(names, key=lambda name: (len(name) - len(name.lstrip("_")), len(name), name), default=None)
         return None if plain is None else readable(plain)
@@ -50,7 +54,7 @@ class Functions:
 
 @lru_cache(maxsize=10_000)
 def readable(symbol: str) -> str:
-    """A linker's name as people know it."""
+    """Return a linker's name in readable form."""
     symbol = _COLD.sub("", symbol)
     if not symbol.startswith(("_Z", "_R")):
         return symbol
@@ -59,7 +63,7 @@ def readable(symbol: str) -> str:
 
 
 def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-    """(symbols, names) of each table of symbols; a file that was packed in another one has no third in it."""
+    """Return (symbols, names) of each symbol table. A packed file inside another one contains no third."""
     found: list[tuple[bytes, bytes]] = []
     with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
         sections = SectionTable(stream)
@@ -71,6 +75,6 @@ def _tables(stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> li
 
 
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
-    """The small file of symbols, as far as it is in proportion. Raises what lzma raises."""
+    """Return the unpacked symbol file, up to a proportionate size. Raises what lzma raises."""
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     return decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))

@@ -1,4 +1,4 @@
-"""Files of others that a Space reads, held open while it opens them."""
+"""Files of other programs that a Space reads, held open until the Space has opened them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ FILE_LIMIT = 400
 
 
 class HeldFiles:
-    """Files for a Space to open, no more than may be open at a time. They are held until it has opened them, so that
-    nobody puts another file in their places."""
+    """Files for a Space, no more than may be open at once.
+
+    They are held until the Space has opened them, so that they cannot be replaced meanwhile.
+    """
 
     def __init__(self) -> None:
         self._held: list[Descriptor] = []
-        # The Space has each a second time.
+        # The Space opens each a second time.
         self._limit = max(1, min(FILE_LIMIT, open_files.free() * 2 // 5))
 
     @property
     def is_full(self) -> bool:
-        """Whether no further file may be held."""
+        """Whether no more files may be held."""
         return len(self._held) >= self._limit
 
     def add(self, file: Descriptor) -> int:

@@ -1,6 +1,6 @@
 """The mappings of an address space, as ``/proc/PID/maps`` and ``smaps`` list them.
 
-One line of ``maps``, and the two lines of ``smaps`` that are read beside it (see proc_pid_maps(5))::
+One line of ``maps``, and the two lines of ``smaps`` that are read in addition (see proc_pid_maps(5))::
 
     7f1c8a000000-7f1c8a021000 rw-p 00000000 00:00 0       [anon:arena]
     Rss:                 132 kB
@@ -23,9 +23,9 @@ from gdbheap.targets.ranges import Ranges, joined
 
 KIB = 1024
 HUGE_PAGES = "/anon_hugepage (deleted)"
-# Files that are memory alone, by what the kernel calls them.
+# Files that are only memory, by the kernel's names.
 MEMORY_FILES = ("/dev/zero (deleted)", "/SYSV", "/memfd:", "/dev/shm/", "/[aio]")
-# [vvar_vclock] too, since Linux 6.13.
+# "[vvar" also matches [vvar_vclock], which exists since Linux 6.13.
 KERNELS = ("[vdso]", "[vvar", "[vsyscall]", "[uprobes]")
 
 _HEADER = rb"([0-9a-f]+)-([0-9a-f]+) ([r-][w-][x-][ps]) ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) (\d+)[ \t]*([^\n]*)"
@@ -40,11 +40,11 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mapping:
-    """One mapping. ``start``, ``end`` and ``offset`` (of the file) are bytes; ``perms`` is like ``rw-p``.
+    """One mapping. ``start``, ``end`` and ``offset`` (in the file) are bytes; ``perms`` is like ``rw-p``.
 
-    ``path`` is ``""`` for unnamed anonymous memory, else what the kernel prints: ``[heap]``, ``/usr/lib/x.so``,
-    ``/x (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``, None where that was not read (the target's pages
-    tell as well). A core knows neither ``device`` nor ``inode`` (``00:00`` and 0).
+    ``path`` is ``""`` for unnamed anonymous memory, else what the kernel prints: ``[heap]``, ``/usr/lib/x.so``, ``/x
+    (deleted)``. ``rss`` and ``swap`` are bytes from ``smaps``, None if that was not read (the target's pages show them
+    too). A core has neither ``device`` nor ``inode`` (``00:00`` and 0).
     """
 
     start: int
@@ -59,7 +59,7 @@ class Mapping:
 
     @property
     def size(self) -> int:
-        """Bytes from start to end."""
+        """The bytes from start to end."""
         return self.end - self.start
 
     @property
@@ -79,7 +79,7 @@ class Mapping:
 
     @property
     def is_kernels(self) -> bool:
-        """Whether the kernel put it there for itself, and no program or library."""
+        """Whether the kernel mapped it for itself, not a program or library."""
         return self.path.startswith(KERNELS)
 
     @property
@@ -89,24 +89,29 @@ class Mapping:
 
     @property
     def anonymous(self) -> bool:
-        """No file behind it: no inode, and no path (System V memory may have inode 0 but has a path); or huge pages
-        that were mapped without a file (MAP_HUGETLB)."""
+        """Whether no file backs it.
+
+        That means no inode and no path (System V memory may have inode 0 but has a path), or huge pages mapped without
+        a file (MAP_HUGETLB).
+        """
         return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
 
     def is_shared_memory(self, devices: Collection[str] = ()) -> bool:
-        """Return whether it is shared and no file on a disk is behind it. ``devices``: those of file systems that are
-        memory alone."""
+        """Return whether it is shared and no file on a disk backs it.
+
+        ``devices``: those of memory-only file systems.
+        """
         is_memory = not self.path.startswith("/") or self.path.startswith(MEMORY_FILES) or self.device in devices
         return not self.private and (self.anonymous or is_memory)
 
     @property
     def untouched(self) -> bool:
-        """Whether it is anonymous memory without a page by ``smaps``; False where that was not read."""
+        """Whether it is anonymous memory without a page according to ``smaps``; False if that was not read."""
         return self.anonymous and self.rss == 0 and self.swap == 0
 
     @property
     def name(self) -> str:
-        """The path on one printable line, or ``[anonymous]``: a path may hold anything but a zero byte."""
+        """The path on one printable line, or ``[anonymous]``; a path may contain any byte but zero."""
         return one_line(self.path) or "[anonymous]"
 
     def __contains__(self, address: int) -> bool:
@@ -114,7 +119,7 @@ class Mapping:
 
 
 class Mappings:
-    """Mappings in the order of their addresses; disjoint, as the kernel keeps them."""
+    """Mappings by address; disjoint, as the kernel keeps them."""
 
     def __init__(self, mappings: Iterable[Mapping] = ()) -> None:
         self._mappings = sorted(mappings, key=lambda mapping: mapping.start)
@@ -130,11 +135,11 @@ class Mappings:
         return self._mappings[index]
 
     def index(self, address: int) -> int:
-        """Index of the last mapping that starts at or below ``address``; -1 when there is none."""
+        """Return the index of the last mapping that starts at or below ``address``; -1 if there is none."""
         return bisect_right(self._starts, address) - 1
 
     def find(self, address: int) -> Mapping | None:
-        """The mapping that holds ``address``, or None."""
+        """Return the mapping that contains ``address``, or None."""
         index = self.index(address)
         if index < 0 or address not in self._mappings[index]:
             return None
@@ -142,23 +147,23 @@ class Mappings:
 
     @cached_property
     def writable_anonymous(self) -> Ranges:
-        """(start, end) of the writable memory of no file, with neighbours that touch joined."""
+        """(start, end) of writable anonymous memory, with touching neighbours joined."""
         return joined([(one.start, one.end) for one in self._mappings if one.anonymous and one.writable])
 
     def ranges(self) -> list[tuple[int, int]]:
-        """(start, end) with neighbours that touch joined: far fewer ranges for a much-divided address space."""
+        """Return (start, end) with touching neighbours joined: far fewer ranges in a fragmented address space."""
         return joined([(mapping.start, mapping.end) for mapping in self._mappings])
 
 
 def parse_maps(text: bytes) -> Mappings:
-    """The mappings of ``/proc/PID/maps``; lines that are no mapping are skipped."""
+    """Return the mappings of ``/proc/PID/maps``. Other lines are skipped."""
     return Mappings(_mapping(match.groups()) for match in _MAPS_LINE.finditer(text))
 
 
 def parse_smaps(text: bytes) -> Mappings:
-    """The mappings of ``/proc/PID/smaps``, with ``rss`` and ``swap`` in bytes (None where the line is missing).
+    """Return the mappings of ``/proc/PID/smaps``, with ``rss`` and ``swap`` in bytes (None if the line is missing).
 
-    Pages of hugetlbfs are not in the kernel's Rss: they are added.
+    The kernel's Rss does not include pages of hugetlbfs; they are added.
     """
     found: list[tuple[tuple[bytes | None, ...], dict[bytes, int]]] = []
     for match in _SMAPS_LINE.finditer(text):
@@ -176,24 +181,25 @@ def _rss(sizes: dict[bytes, int]) -> int | None:
 
 
 def parse_locked(text: bytes) -> Ranges:
-    """The ranges of ``/proc/PID/smaps`` that are locked into memory, ascending."""
+    """Return the ranges of ``/proc/PID/smaps`` that are locked into memory, ascending."""
     return parse_flagged(text, b"lo")
 
 
 def parse_lazy(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes given back by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
+    """Return (start, end, bytes freed by MADV_FREE) of the mappings of ``/proc/PID/smaps`` that have some."""
     return _sizes(_LAZY_LINE, text)
 
 
 def parse_huge(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes in huge pages that the kernel made of ordinary memory) of the mappings of
-    ``/proc/PID/smaps`` that have some."""
+    """Return (start, end, bytes in transparent huge pages) of the mappings of ``/proc/PID/smaps`` that have some."""
     return _sizes(_HUGE_LINE, text)
 
 
 def parse_written(text: bytes) -> list[tuple[int, int, int]]:
-    """Return (start, end, bytes in pages of no file) of the mappings of ``/proc/PID/smaps`` that have some: of a
-    private mapping of a file these are the pages that the process wrote to."""
+    """Return (start, end, bytes in anonymous pages) of the mappings of ``/proc/PID/smaps`` that have some.
+
+    In a private mapping of a file these are the pages that the process wrote to.
+    """
     return _sizes(_WRITTEN_LINE, text)
 
 
@@ -208,7 +214,7 @@ def _sizes(line: re.Pattern[bytes], text: bytes) -> list[tuple[int, int, int]]:
 
 
 def parse_flagged(text: bytes, flag: bytes) -> Ranges:
-    """The ranges of ``/proc/PID/smaps`` with a flag of two letters (``VmFlags`` in proc(5)), ascending."""
+    """Return the ranges of ``/proc/PID/smaps`` with a two-letter flag (``VmFlags`` in proc(5)), ascending."""
     found: Ranges = []
     place = (0, 0)
     for match in _FLAGS_LINE.finditer(text):
@@ -226,5 +232,5 @@ def _mapping(header: tuple[bytes | None, ...], rss: int | None = None, swap: int
 
 
 def _path(raw: bytes) -> str:
-    """The kernel writes a line break in a path as ``\\012``; only that one is escaped in ``maps``."""
+    """Return a path with ``\\012`` turned into a line break, the only character that ``maps`` escapes."""
     return os.fsdecode(_ESCAPE.sub(lambda match: b"\n" if match[1] == b"012" else match[0], raw))

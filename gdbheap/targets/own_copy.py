@@ -1,7 +1,8 @@
-"""A program's copy of itself as a target: memory by a descriptor that the copy has opened, all else by ``/proc``.
+"""A program's copy of itself as a target: memory from a descriptor that the copy opened, the rest from ``/proc``.
 
-The program runs on. Its memory, mappings and private pages are the copy's, as they were at the moment of the fork; fork
-leaves out pages of files and of shared memory, so which of these are resident is read of the program itself."""
+The program runs on. Memory, mappings and private pages are the copy's, from the moment of the fork. fork leaves out
+pages of files and of shared memory, so their residency is read from the program itself.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +34,18 @@ NOT_RESIDENT = (
 
 
 class ThreadId(NamedTuple):
-    """A thread of Python's: its number (0 where that is not known) and its thread pointer."""
+    """A Python thread: its number (0 if unknown) and its thread pointer."""
 
     tid: int
     pointer: int
 
 
 class OwnCopy(Process):
-    """The copy of a program by itself. ``memory``: a descriptor of its memory; ``threads``: those of Python's that the
-    program knew. Raises NoTarget, NotPermitted, OSError."""
+    """A program's copy of itself.
+
+    ``memory``: a descriptor of its memory; ``threads``: the Python threads that the program knew. Raises NoTarget,
+    NotPermitted, OSError.
+    """
 
     def __init__(
         self, copy: ProcessFolder, program: ProcessFolder, memory: int, threads: Sequence[ThreadId] = ()
@@ -78,7 +82,7 @@ class OwnCopy(Process):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _copy_at_once(self) -> None:
-        """Read the memory in one go where there is room for all of it, for the many small reads that follow."""
+        """Read all memory in one go if there is room for it, because many small reads follow."""
         assert self.pages is not None
         ranges, _shared = ranges_to_copy(self._readable)
         counts = [self.pages.count(start, end) for start, end in ranges]
@@ -88,7 +92,7 @@ class OwnCopy(Process):
                 self.space.capture(ranges, Room(size), [], "")
 
     def _merged(self) -> Pages:
-        """The private pages of the copy, with the program's of files and of shared memory."""
+        """Return the copy's private pages, together with the program's pages of files and shared memory."""
         mine = [mapping for mapping in self.mappings if mapping.private and mapping.anonymous]
         others = [mapping for mapping in self.mappings if not (mapping.private and mapping.anonymous)]
         own = self._find_pages(self._folder.path("pagemap"), self._ranges([*mine, *others]))
@@ -104,12 +108,12 @@ class OwnCopy(Process):
         return Pages.from_runs(self.machine, sorted(runs))
 
     def _ranges(self, mappings: Iterable[Mapping]) -> Ranges:
-        """Return where they are, ascending, without the kernel's own."""
+        """Return the ranges of the mappings, ascending, without the kernel's own."""
         end = self.machine.kernel_start
         return sorted((mapping.start, mapping.end) for mapping in mappings if mapping.end < end)
 
     def _sums(self) -> Rss:
-        """What is resident, by the pages."""
+        """Return the resident and swapped bytes, counted from the pages."""
         assert self.pages is not None
         counts = [self.pages.count(start, end) for start, end in self._ranges(self.mappings)]
         resident, swapped = sum(count.resident for count in counts), sum(count.swapped for count in counts)
@@ -117,7 +121,10 @@ class OwnCopy(Process):
         return Rss(resident, swapped, SOURCE, anonymous=known.anonymous, huge=known.huge, lazy=known.lazy)
 
     def _wiped(self) -> Ranges:
-        """The memory that a copy has not, because the program asked for that (MADV_DONTFORK, MADV_WIPEONFORK); said."""
+        """Return the memory that the copy lacks because the program asked for it (MADV_WIPEONFORK), with a warning.
+
+        The warning also counts memory that was not copied at all (MADV_DONTFORK).
+        """
         wiped: Ranges = []
         with suppress(OSError):
             wiped = list(parse_flagged(self._folder.read("smaps", procfs.TABLE_LIMIT), b"wf"))
@@ -134,12 +141,12 @@ class OwnCopy(Process):
         return wiped
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """None: the copy shares them all."""
+        """Return None, as the copy shares all its pages."""
         return None
 
 
 def _read(program: ProcessFolder, path: str) -> bytes:
-    """A file of the program, or of the kernel. Raises OSError."""
+    """Return a file of the program, or of the kernel. Raises OSError."""
     own = f"{procfs.PROC}/{program.pid}/"
     if path.startswith(own):
         return program.read(path[len(own) :])

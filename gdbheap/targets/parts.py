@@ -1,4 +1,4 @@
-"""Parts of a target that are read once, when they are first asked for."""
+"""Parts of a target that are read once, on first use."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TRUNCATED = "the core is truncated, and what this needs may be cut off"
 
 
 class Parts:
-    """Parts that are read of one target. A part that cannot be had raises the same error each time it is asked for."""
+    """Parts of one target. A part that cannot be read raises the same error on each use."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self._failures: dict[str, tuple[type[GdbheapError], str]] = {}
 
     def read(self, name: str, make: Callable[[], T]) -> T:
-        """Make the part of that name; not again where it could not be had."""
+        """Return the part of that name, made by ``make``. If it failed before, raise the same error again."""
         if name in self._failures:
             kind, message = self._failures[name]
             raise kind(message)
@@ -38,24 +38,26 @@ class Parts:
             raise self._failed(name, self._cut_short(error)) from error
 
     def has(self, attribute: str) -> bool:
-        """Whether the part that is called so was read."""
+        """Return whether the part of that attribute was read."""
         return attribute in vars(self)
 
     def _failed(self, name: str, error: GdbheapError) -> GdbheapError:
-        """A new error of that kind; only its words are kept: an error with its traceback would refer to this and keep
-        the target's files open."""
+        """Return a new error of that kind, with only the text kept.
+
+        An error with its traceback would refer to this object and keep the target's files open.
+        """
         self._failures[name] = type(error), str(error)
         return type(error)(str(error))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
-        """The error, which says so where a core is truncated: what is missing from it may have been there."""
+        """Return the error, which says so if a core is truncated: the missing part may have had the data."""
         if not self.target.partial or isinstance(error, NotAPython) or str(error).startswith(TRUNCATED):
             return error
         return type(error)(f"{TRUNCATED}: {error}")
 
 
 class Part(Generic[T]):
-    """A part of what it is an attribute of, which has it in its place once it was read."""
+    """A descriptor for a part of an object. Once read, the part replaces it as the object's attribute."""
 
     def __init__(self, name: str, make: Callable[[Any], T]) -> None:
         self._name, self._make, self.__doc__ = name, make, make.__doc__
@@ -76,5 +78,5 @@ class Part(Generic[T]):
 
 
 def part(name: str) -> Callable[[Callable[[Any], T]], Part[T]]:
-    """Make a method a part; errors call it ``name``."""
+    """Make a method a part, which errors call ``name``."""
     return lambda make: Part(name, make)

@@ -1,8 +1,8 @@
 """A live process as a target, through ``/proc/PID``.
 
-``Process`` reads and does not stop anything: in gdb the process is stopped already. ``stopped`` is for the shell: it
-prepares, stops every thread, reads, and lets go however its block ends. Pages that are not there are never read from
-the process, which would make the kernel put some there.
+``Process`` only reads and stops nothing; in gdb the process is stopped already. ``stopped`` is for the shell: it
+prepares, stops every thread, reads, and releases the threads however its block ends. Absent pages are never read from
+the process, as the kernel would then allocate them.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from gdbheap.targets.target import AT_PAGESZ, Meanwhile, Target, Thread
 
 PRIVATE_ANONYMOUS, PRIVATE_FILE, FROM_PROCESS, FROM_FILE, PRESENT = 0, 1, 2, 3, 4
 SPARE_BYTES = 16 << 20
-# Seconds, of a stop that is to end no answer early.
+# A stop limit, in seconds, that should not end any answer early.
 LONGER_STOP = 60
-# Shared memory of at most this size is copied too; half of what is spare is for it.
+# Shared memory up to this size is copied too; it gets half of the spare bytes.
 MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
     "the copy could not be collected: it stays a zombie of the process (a process id, no memory) until that ends"
@@ -52,21 +52,21 @@ UNCOLLECTED = (
 LEFT = "the copy has not ended yet: a file system keeps it, or it is large; process {} waits for that, and ends then"
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
-# To sum up RSS again takes the kernel some tens of milliseconds for so much.
+# Up to this RSS, summing it again takes the kernel some tens of milliseconds.
 MAX_SUMMED = 8 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
 ARGUMENTS_BYTES = 4 << 10
-# The index of a file that is not there: its pages are absent.
+# The index of a missing file: its pages are absent.
 NO_FILE = (1 << 31) - 1
-# A process has one or two of them; whoever maps more only wants them to be read.
+# A process has one or two such files. One that maps more may only want to make gdbheap read them.
 MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 UNREADABLE = ("[vvar", "[vsyscall]")
 
 
 class Registers(NamedTuple):
-    """A thread that stands still, as somebody else than the native half found it."""
+    """A stopped thread's registers, read by something other than the native half."""
 
     tid: int
     thread_pointer: int
@@ -76,8 +76,10 @@ class Registers(NamedTuple):
 
 
 class MappingRow(NamedTuple):
-    """How ``Space.for_process`` reads the bytes [start, end): by one of the kinds above, from a file by its index (-1:
-    none) from an offset on."""
+    """How ``Space.for_process`` reads the bytes [start, end).
+
+    ``kind`` is one of the kinds above; ``file`` the index of a file (-1: none), read from ``offset`` on.
+    """
 
     start: int
     end: int
@@ -87,17 +89,16 @@ class MappingRow(NamedTuple):
 
 
 def _rollup(folder: ProcessFolder) -> Rss | None:
-    """The sums over all mappings, with shared memory, which only status tells. Raises OSError."""
+    """Return the sums over all mappings, with shared memory, which only ``status`` has. Raises OSError."""
     found = procfs.parse_rollup(folder.read("smaps_rollup"))
     return found and replace(found, shmem=procfs.kib(folder.status().get("RssShmem")))
 
 
 class Preparation:
-    """What can be read of a process while it still runs: its files' build-ids and symbols, its threads' names.
+    """What can be read of a process while it still runs: build-ids and symbols of its files, names of its threads.
 
-    ``sums``: what of it was resident, where somebody asked; true later if its pages still add up to that.
-
-    Raises NoTarget, NotPermitted or Unsupported for a process that nobody could look into.
+    ``sums``: its resident memory, if requested; valid later if its pages still add up to it. Raises NoTarget,
+    NotPermitted or Unsupported for a process that can never be read.
     """
 
     def __init__(self, process: Named) -> None:
@@ -113,7 +114,7 @@ class Preparation:
         self.thread_names = {tid: self.folder.thread_name(tid) for tid in _quiet_tasks(self.folder)}
 
     def _read(self, path: str) -> bytes:
-        """A file of the process, or of the kernel. Raises OSError."""
+        """Return a file of the process, or of the kernel. Raises OSError."""
         own = f"/proc/{self.folder.pid}/"
         if path.startswith(own):
             return self.folder.read(path[len(own) :])
@@ -121,13 +122,15 @@ class Preparation:
             return stream.read(procfs.TEXT_LIMIT)
 
     def add_up(self) -> None:
-        """Read ``sums``. The kernel walks all pages for them, 20 ms for each GiB: a process that does little need not
-        stand still for that."""
+        """Read ``sums``. The kernel walks all pages for them, 20 ms per GiB.
+
+        If the process does little, it does not have to be stopped for that.
+        """
         with suppress(OSError):
             self.sums = _rollup(self.folder)
 
     def load_files(self) -> None:
-        """Open the ELF files that the process maps now; read the symbols of its program, its libc and its libpython."""
+        """Open the ELF files that the process maps now, and read symbols of its program, libc and libpython."""
         with suppress(OSError):
             for mapping in parse_maps(self.folder.read("maps", procfs.TABLE_LIMIT)):
                 if mapping.offset == 0 and mapping.path.startswith("/") and mapping.readable:
@@ -145,17 +148,17 @@ class Preparation:
 
 
 class Process(Target):
-    """A live process, as it is now. It must be stopped while it is read for the picture to be consistent.
+    """A live process, as it is now. It must be stopped while it is read, or the data is inconsistent.
 
-    ``threads`` come from whoever stopped it. With ``memory_refused`` (the reason why)
-    no memory is read: mappings and residency are still answered. ``holder`` is who holds it, if that is us: after a
-    stop nothing is read any more. ``memory_of``: the copy whose memory is read instead, which shares all pages,
-    so that it is unknown with whom else the process shares them. ``books_read`` is called when ``/proc`` was read and
-    nothing else yet; the ranges that it returns are not there. ``room``: its private memory is copied into that, if it
-    fits, and the process let go. Raises NoTarget, NotPermitted, OSError.
+    ``threads`` come from whatever stopped it. With ``memory_refused`` (the reason) no memory is read; mappings and
+    residency still are. ``holder`` is our stop or copy of it: once a stop ends, nothing more is read. ``memory_of``:
+    the copy whose memory is read instead; it shares all pages, so it is unknown which other processes share them.
+    ``books_read`` is called after ``/proc`` was read and before anything else; the ranges that it returns are absent.
+    ``room``: its private memory is copied into that if it fits, and the process is released. Raises NoTarget,
+    NotPermitted, OSError.
     """
 
-    # A descriptor of its memory, where somebody has that open.
+    # A descriptor of its memory, if one is open already.
     _memory: int | None = None
 
     def __init__(
@@ -192,7 +195,7 @@ class Process(Target):
         self.warnings += self._systems.warnings
 
     def _read_books(self) -> None:
-        """All that ``/proc`` says and that must fit together."""
+        """Read all data of ``/proc`` that must be consistent with each other."""
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
             raise NoTarget(f"process {self.pid} has no memory any more: it is ending; give a core if it leaves one")
@@ -206,7 +209,7 @@ class Process(Target):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
-        """Copy the private memory and small shared mappings, if they fit, and let go the process or its clone."""
+        """Copy the private memory and small shared mappings, if they fit, and release the process or its clone."""
         holder = self._holder
         if room is None or holder is None or self.refusal is not None:
             return
@@ -226,7 +229,7 @@ class Process(Target):
 
     @property
     def cut_short(self) -> str | None:
-        """Said when the process was let go before all was read that the answer needed."""
+        """Why data is missing, if the process was released before all that the answer needs was read; else None."""
         holder = self._holder
         if holder is not None and self.is_copied and self.space.is_shared_lost:
             return "the process ended before its shared memory was read: what leads through shared memory is missing"
@@ -246,7 +249,7 @@ class Process(Target):
 
     @property
     def finishing(self) -> list[str]:
-        """Return none beside a copy, which is read for as long as it takes."""
+        """The options that give a command more time; empty for a copy, which has no time limit."""
         holder = self._holder
         if not isinstance(holder, Stop) or not holder.expired:
             return []
@@ -263,21 +266,23 @@ class Process(Target):
 
     @property
     def folder(self) -> ProcessFolder:
-        """Return the process's folder in ``/proc``, held since it was named."""
+        """The process's folder in ``/proc``, held since it was named."""
         return self._folder
 
     @property
     def tracer(self) -> Stop | None:
-        """What holds its threads, when that is us."""
+        """Our stop of its threads; None if there is none."""
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
-        """The process as it is now, after something was called in it; its threads are where they were."""
+        """Return the process as it is now, after a call into it; its threads are where they were."""
         return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the process runs on beside its copy, where it is small enough to be summed
-        at once."""
+        """Return how RSS has changed since the process was released after the copy; None if unknown.
+
+        None also if it is too large to be summed quickly.
+        """
         if self._runs_since is None or not 0 < (self.rss.bytes or 0) <= MAX_SUMMED:
             return None
         with suppress(OSError):
@@ -287,7 +292,7 @@ class Process(Target):
         return None
 
     def _read_rss(self) -> Rss:
-        """From ``smaps_rollup`` (Linux 4.14), else the sums over ``smaps``, else ``status``."""
+        """Return RSS from ``smaps_rollup`` (Linux 4.14), else summed over ``smaps``, else from ``status``."""
         with suppress(OSError):
             found = _rollup(self._folder)
             if found is not None:
@@ -329,7 +334,7 @@ class Process(Target):
         return None
 
     def _read_smaps(self) -> None:
-        """Each mapping's own figures. The kernel walks all pages for them, 35 ms for each GiB, so only when needed."""
+        """Read the figures of each mapping, only if needed: the kernel walks all pages, 35 ms per GiB."""
         with suppress(OSError):
             self.mappings = parse_smaps(self._folder.read("smaps", procfs.TABLE_LIMIT))
 
@@ -350,13 +355,13 @@ class Process(Target):
         counts = [self.pages.count(start, end) for start, end in ranges]
         resident, swapped = sum(count.resident for count in counts), sum(count.swapped for count in counts)
         if self._ready.sums is not None and (resident, swapped) != (self.rss.bytes, self.rss.swap):
-            # It did something meanwhile.
+            # The process changed its memory meanwhile.
             self.rss = self._read_rss()
         if resident != self.rss.bytes:
             self._compare_pages(self.pages)
 
     def _find_pages(self, path: str, ranges: Ranges) -> Pages:
-        """The kernel names the runs of pages since Linux 6.7; before that each page has an entry to read."""
+        """Return the pages. The kernel lists runs of pages since Linux 6.7; before that each page has an entry."""
         try:
             return Pages.from_pagemap(self.machine, path, ranges)
         except OSError as error:
@@ -365,14 +370,14 @@ class Process(Target):
         return Pages.from_pagemap(self.machine, path, self._touched(ranges), False)
 
     def _touched(self, ranges: Ranges) -> Ranges:
-        """``ranges`` without reserved memory that nobody touched, if there is much: a terabyte has 2 GiB of entries."""
+        """Return ``ranges`` without untouched reserves, if these are large: a terabyte has 2 GiB of entries."""
         if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
             return ranges
         self._read_smaps()
         return subtract(ranges, [(mapping.start, mapping.end) for mapping in self.mappings if mapping.untouched])
 
     def _compare_pages(self, pages: Pages) -> None:
-        """Say where ``pagemap`` and ``smaps`` disagree: device memory is not in Rss."""
+        """Warn if ``pagemap`` and ``smaps`` disagree, as for device memory, which is not in Rss."""
         self._read_smaps()
         differences = [
             pages.count(mapping.start, mapping.end).resident - mapping.rss
@@ -395,19 +400,19 @@ class Process(Target):
         self._readable = [one for one in self.mappings if is_readable(one) and self._is_answered(one, files)]
         rows = [row for mapping in self._readable for row in self._rows(mapping, files, missing)]
         stop = self._holder if isinstance(self._holder, Stop) else None
-        # A copy has all its pages together with the process.
+        # A copy shares all its pages with the process.
         shared = self.rss.shared or self._has_copy
         self.space = Space.for_process(self.machine, memory, rows, self.pages, files.paths, shared, stop, self._memory)
 
     def _rows(self, mapping: Mapping, files: MappedFiles, missing: Ranges) -> Iterator[MappingRow]:
-        """How bytes of a mapping are read, in the form that ``Space.for_process`` wants."""
+        """Yield how the bytes of a mapping are read, in the form for ``Space.for_process``."""
         kind, index = PRESENT, -1
         if mapping.private and (mapping.anonymous or mapping.path == "/dev/zero"):
             kind = PRESENT if mapping.path == "[vdso]" else PRIVATE_ANONYMOUS
         elif mapping.private:
             kind, index = PRIVATE_FILE, files.index(mapping)
             if index < 0 and not self._systems.is_answered(mapping.device):
-                # Pages that the program has not written are not read: the server of the file may never answer.
+                # Pages that the program has not written are not read, as the file's server may never answer.
                 index = NO_FILE
         elif not mapping.writable and (index := files.index(mapping)) >= 0:
             kind = FROM_FILE
@@ -415,7 +420,7 @@ class Process(Target):
             yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
 
     def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
-        """Return whether reading a mapping ends: of a private one only what the program wrote is read from it."""
+        """Return whether reading a mapping is sure to end. Of a private one only written pages are read from it."""
         if mapping.private or not mapping.inode:
             return True
         answered = self._systems.is_answered(mapping.device)
@@ -427,7 +432,10 @@ class Process(Target):
         return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """By ``pagemap``; of a long range the first MAX_SHARING bytes. None beside a copy, which shares them all."""
+        """Return private and shared bytes from ``pagemap``, of a long range for its first MAX_SHARING bytes.
+
+        None for a copy, which shares all its pages.
+        """
         if self._has_copy:
             return None
         page = self.machine.page
@@ -445,13 +453,13 @@ class Process(Target):
 
 
 def thread_of(found: Registers | ThreadState, name: str) -> Thread:
-    """A thread with its name."""
+    """Return the thread with its name."""
     pointers = (found.thread_pointer, found.stack_pointer, found.program_counter)
     return Thread(found.tid, *pointers, name, registers=found.general)
 
 
 class MappedFiles(HeldFiles):
-    """The files behind private mappings, each once."""
+    """The files behind mappings, each opened once."""
 
     def __init__(self, folder: ProcessFolder, systems: FileSystems) -> None:
         super().__init__()
@@ -459,7 +467,7 @@ class MappedFiles(HeldFiles):
         self._indexes: dict[tuple[str, int, str], int] = {}
 
     def index(self, mapping: Mapping) -> int:
-        """Index in ``paths`` of the file behind a mapping; -1 when it cannot be opened."""
+        """Return the index in ``paths`` of the file behind a mapping; -1 if it cannot be opened."""
         key = (mapping.device, mapping.inode, mapping.path)
         if key not in self._indexes:
             file = None if self.is_full else mapped_file(self._folder, self._systems, mapping)
@@ -468,15 +476,16 @@ class MappedFiles(HeldFiles):
 
 
 def is_readable(mapping: Mapping) -> bool:
-    """Whether bytes of it can be read from outside: the kernel's own data pages cannot, though they say ``r``."""
+    """Return whether its bytes can be read from outside; the kernel's own data pages cannot, despite their ``r``."""
     return mapping.readable and not mapping.path.startswith(UNREADABLE)
 
 
 def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
     """Return what to copy while a process is stopped, and the shared memory to read later, both ascending.
 
-    All private memory is copied, and of shared memory the smallest mappings, at most MAX_SHARED_COPY bytes together.
-    Others go on writing to shared memory whether or not this process is stopped."""
+    All private memory is copied, and the smallest shared mappings, at most MAX_SHARED_COPY bytes in all. Other
+    processes write to shared memory even while this one is stopped.
+    """
     readable = [mapping for mapping in mappings if is_readable(mapping)]
     copied = [mapping for mapping in readable if mapping.private]
     later: list[Mapping] = []
@@ -489,12 +498,12 @@ def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
 
 
 def is_device(mapping: Mapping) -> bool:
-    """Whether a device may be behind the mapping, whose memory may change by being read."""
+    """Return whether a device may be behind the mapping, whose memory may change when it is read."""
     return mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
 
 
 def executable(folder: ProcessFolder) -> str | None:
-    """The program's path as the process sees it; None when the kernel does not say."""
+    """Return the program's path as the process sees it; None if the kernel does not say."""
     try:
         return folder.link("exe")
     except OSError:
@@ -502,7 +511,7 @@ def executable(folder: ProcessFolder) -> str | None:
 
 
 def command_line(folder: ProcessFolder) -> list[str]:
-    """Return the beginning of its arguments, as they stand there now; none where the kernel does not say."""
+    """Return the beginning of its arguments as they are now; empty if the kernel does not say."""
     try:
         words = folder.read("cmdline", ARGUMENTS_BYTES).rstrip(b"\0").decode("utf-8", "replace")
     except OSError:
@@ -511,15 +520,15 @@ def command_line(folder: ProcessFolder) -> list[str]:
 
 
 def program_of(folder: ProcessFolder) -> str:
-    """Return what a person calls the program of a process; "" where the kernel does not say."""
+    """Return the name that a person uses for the program of a process; "" if the kernel does not say."""
     return program_name(command_line(folder), executable(folder))
 
 
 def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
-    """Where the ELF file behind a mapping may be found, the path that lasts longest first, for ``systems`` to open;
-    nowhere if another user answers for it, who may let us wait.
+    """Return paths at which ``systems`` may find the ELF file behind a mapping, the longest-lived first.
 
-    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping.
+    Paths below ``/proc`` end with the process. A deleted file is still behind its mapping. Empty if another user
+    answers for the file, as reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
         return []
@@ -533,25 +542,30 @@ def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None,
 
 
 def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
-    """Where a path of ``maps`` may lead: a container's starts at its root, of a chroot's the kernel says the whole."""
+    """Return where a path in ``maps`` may lead: in a container it starts at its root, in a chroot it is complete."""
     return [folder.path("root") + path, path]
 
 
 def end_copy(copy: Frozen) -> list[str]:
-    """End a copy; return a warning of what is left of it, if anything is."""
+    """End a copy; return a warning if something of it is left, else an empty list."""
     if copy.end():
         return []
     return [UNCOLLECTED if copy.left is None else LEFT.format(copy.left)]
 
 
 def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
-    """The kernel's link to exactly the file behind a mapping; following it takes CAP_CHECKPOINT_RESTORE or root."""
+    """Return the kernel's link to exactly the file behind a mapping.
+
+    Following it needs CAP_CHECKPOINT_RESTORE or root.
+    """
     return folder.path(f"map_files/{mapping.start:x}-{mapping.end:x}")
 
 
 def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
-    """The very file behind a private mapping, open; None where it is no regular one, cannot be opened, or another user
-    answers for it, who may let us wait."""
+    """Open exactly the file behind a private mapping.
+
+    None if it is not a regular file, cannot be opened, or another user answers for it, so that reading may never end.
+    """
     if systems.is_answered(mapping.device) is False:
         return None
     with suppress(OSError):
@@ -587,15 +601,16 @@ def _quiet_tasks(folder: ProcessFolder) -> list[int]:
 def stopped(
     named: Named, limit: float | None = None, copies: bool = False, preparation: Preparation | None = None
 ) -> Iterator[Process]:
-    """The process that is meant, standing still until the block ends, however it ends, or for ``limit`` seconds; then
-    it runs on as it did before. With ``copies`` it is let go once its private memory is copied; where there is too
-    little room for that, once what may hold pointers of it is; where there is too little for that, a warning says so.
-    ``preparation``: one that was made earlier, for a stop without delay: it says which process is meant.
+    """Yield the process while it is stopped: until the block ends in any way, or for ``limit`` seconds.
 
-    A process in a job-control stop stays in it. ``stopped_seconds`` is set when it was let go. Ctrl-Z waits until then:
-    a suspended gdbheap would keep the process standing. When only its memory is refused, the process is yielded without
-    memory and without having been stopped. Where another process traces it, that is waited for, for a moment. Raises
-    NoTarget, NotPermitted, Unsupported, and GdbheapError when the limit was too short.
+    Afterwards it runs on as before. With ``copies`` it is released once its private memory is copied; if there is too
+    little room for that, once the memory that may contain pointers is; if there is too little for that too, a warning
+    says so. ``preparation``: one made earlier, which names the process, for a stop without delay.
+
+    A process in a job-control stop stays in it. ``stopped_seconds`` is set when it is released. Ctrl-Z waits until
+    then, as a suspended gdbheap would keep the process stopped. If only its memory is refused, the process is yielded
+    without memory and without a stop. Another tracer is waited for, for a moment. Raises NoTarget, NotPermitted,
+    Unsupported, and GdbheapError if the limit was too short.
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
     stopping.without_tracer(folder)
@@ -621,7 +636,7 @@ def stopped(
 
 @contextmanager
 def _explained(process: Process) -> Iterator[None]:
-    """A block in which an error says that the process was let go before all was copied, where it was."""
+    """A block in which an error says so if the process was released before all was copied."""
     try:
         yield
     except GdbheapError as error:
@@ -633,7 +648,7 @@ def _explained(process: Process) -> Iterator[None]:
 
 @contextmanager
 def _standing(limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """The process while it is stopped; it is let go before Ctrl-Z and other programs count again."""
+    """Yield the stopped process, which is released before Ctrl-Z and other programs' priorities count again."""
     stop: Stop | None = None
     process: Process | None = None
     folder = preparation.folder
@@ -659,8 +674,10 @@ def _standing(limit: float | None, preparation: Preparation, space: Room | None)
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Return room for the private memory of a process, with some for what it gets meanwhile, or as much as it may take;
-    None where there is none, or the process has ended."""
+    """Return room for a process's private memory, with a reserve for growth, or as much as it may take.
+
+    None if there is too little, or the process has ended.
+    """
     try:
         status = folder.status()
     except OSError:
@@ -675,7 +692,7 @@ def room_for(folder: ProcessFolder) -> Room | None:
 
 
 def _refused(preparation: Preparation, error: OSError) -> GdbheapError:
-    """Why the process could not be stopped; raised when nothing of it can be read either."""
+    """Return why the process could not be stopped. Raise that if nothing of it can be read either."""
     reason = refusal.explain(preparation.folder, error)
     try:
         if (
@@ -700,7 +717,7 @@ def _read(
 
 
 def _let_go(stop: Stop | None, process: Process | None) -> None:
-    """Release the threads first of all: whatever comes after may fail."""
+    """Release the threads first, as everything later may fail."""
     if stop is None:
         return
     try:

@@ -12,7 +12,7 @@ Ranges = list[tuple[int, int]]
 
 
 class OwnedRange(NamedTuple):
-    """A range by the number of its owner."""
+    """A range with the number of its owner."""
 
     number: int
     start: int
@@ -20,7 +20,7 @@ class OwnedRange(NamedTuple):
 
 
 class WordTest(NamedTuple):
-    """What the word ``offset`` bytes behind a place must be, of its bits in ``mask``: from ``low`` to ``high``."""
+    """A test of the word ``offset`` bytes after a place: its bits in ``mask`` must lie between ``low`` and ``high``."""
 
     offset: int
     mask: int
@@ -29,7 +29,7 @@ class WordTest(NamedTuple):
 
 
 def joined(ranges: Ranges) -> Ranges:
-    """The addresses of ``ranges``, with those that touch or overlap made one."""
+    """Return ``ranges`` with those that touch or overlap merged."""
     result: Ranges = []
     for start, end in ranges:
         if result and result[-1][1] >= start:
@@ -40,14 +40,16 @@ def joined(ranges: Ranges) -> Ranges:
 
 
 def within(ranges: Ranges, start: int, end: int) -> Ranges:
-    """Return those of ``ranges`` (disjoint) that have an address in [start, end)."""
+    """Return those of ``ranges`` (disjoint) that overlap [start, end)."""
     first, last = bisect_left(ranges, (start + 1,)), bisect_left(ranges, (end,))
     return ranges[first - 1 if first and ranges[first - 1][1] > start else first : last]
 
 
 def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (address, bytes) of [start, end) in pieces of ``size`` bytes, and ``beyond`` that are in the next one, too.
-    Pieces begin at words; zeros by definition are passed over."""
+    """Yield (address, bytes) of [start, end) in pieces of ``size`` bytes, each with ``beyond`` bytes of the next.
+
+    Pieces begin at words. Memory that is zero by definition is skipped.
+    """
     at = start
     while (backed := space.next_backed(at)) is not None and backed < end:
         at = max(at, backed - backed % space.machine.word)
@@ -56,18 +58,18 @@ def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0
 
 
 def holds(ranges: Ranges, address: int) -> bool:
-    """Whether one of ``ranges`` (disjoint) holds the address."""
+    """Return whether one of ``ranges`` (disjoint) contains the address."""
     return containing(ranges, address) is not None
 
 
 def containing(ranges: Ranges, address: int) -> tuple[int, int] | None:
-    """The one of ``ranges`` (disjoint) that holds the address."""
+    """Return the one of ``ranges`` (disjoint) that contains the address; None if none does."""
     index = bisect_left(ranges, (address + 1,)) - 1
     return ranges[index] if index >= 0 and ranges[index][0] <= address < ranges[index][1] else None
 
 
 def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
-    """The parts of ``ranges`` (disjoint) that are in none of ``holes`` (which may overlap)."""
+    """Return the parts of ``ranges`` (disjoint) that are in none of ``holes`` (which may overlap)."""
     holes = joined(holes)
     starts = [start for start, _end in holes]
     rest: Ranges = []
@@ -86,5 +88,5 @@ def subtract(ranges: Ranges, holes: Ranges) -> Ranges:
 
 
 def intersect(ranges: Ranges, others: Ranges) -> Ranges:
-    """The parts of ``ranges`` (disjoint) that are in one of ``others``."""
+    """Return the parts of ``ranges`` (disjoint) that are in one of ``others``."""
     return subtract(ranges, subtract(ranges, others))

@@ -1,8 +1,8 @@
-"""A process that runs on while it is read, all but one of its threads, which stands still at that moment.
+"""A process that runs on while it is read, except one thread, which is stopped at that moment.
 
-What lies on that thread's stack, and what its frames point to, stays as it is meanwhile. All else may change between
-two reads: what is read of it must be checked. Bytes come through ``/proc/PID/mem``, which stays with this address
-space: after exec() nothing can be read any more.
+That thread's stack, and what its frames point to, do not change meanwhile. All else may change between two reads, so it
+must be checked. Bytes come through ``/proc/PID/mem``, which stays with this address space: after exec() nothing more
+can be read.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from gdbheap.targets.running_memory import RunningMemory
 from gdbheap.targets.target import Target
 from gdbheap.targets.unwind_tables import Module, modules_of, room_for_tables
 
-# Seconds after which the mappings are looked at again: an object may have been unloaded and another be in its place.
+# Seconds after which the mappings are read again: another object may have replaced an unloaded one.
 PERIOD = 1.0
 _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
 
 
 class Running(Target):
-    """The process that is meant as it is at each moment. ``objects`` are those that were loaded when they were last
-    looked at; ``age`` counts how often they were found changed.
+    """A process as it is at each moment.
 
-    Its ``space`` reads whatever address it is given from the process, also what came after it was made: nothing is
-    known of pages. Only mappings of files that another user's program may never answer for are left out, and the
-    ``space`` is another one when these change. ``find_objects`` reads the heads of files, which are there. Raises
-    NoTarget, NotPermitted.
+    ``objects`` are those loaded when the mappings were last read; ``age`` counts how often they had changed. Its
+    ``space`` reads any address from the process, also in later mappings: nothing is known about pages. Only mappings of
+    files that another user's program may never answer for are left out; when these change, ``space`` is replaced.
+    ``find_objects`` reads the headers of files, which are present. Raises NoTarget, NotPermitted.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -58,20 +57,20 @@ class Running(Target):
         self._unwinder = Unwinder([], 0)
         self._code: list[bytes] = []
         self._looked = 0.0
-        # Code of no object (a compiler's at run time) that was met since the mappings were last looked at.
+        # Code outside all objects (of a run-time compiler) that was met since the mappings were last read.
         self._strange: list[Mapping] = []
         self._bases: list[int] = []
         self.look_again()
 
     def look_again(self) -> bool:
-        """Find the objects that are loaded now; whether they are others than before."""
+        """Find the objects that are loaded now; return whether they have changed."""
         self._looked, self._strange = time.monotonic(), []
         try:
             text = self.folder.read("maps", procfs.TABLE_LIMIT)
         except OSError:
             return False
         code = _CODE.findall(text)
-        # Empty of one that has ended: what is known of it stays.
+        # The file of an ended process is empty: what is known of it stays.
         if not text or (not self._memory.renew(text) and code == self._code):
             return False
         self.space = self._memory.space
@@ -93,14 +92,14 @@ class Running(Target):
 
     @property
     def unread(self) -> list[str]:
-        """Return a line each for what of its files was not read so far."""
+        """A line for each of its files that could not be read so far."""
         return list(dict.fromkeys([*self._said, *self._systems.warnings, *self._files.room.warnings()]))
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)
 
     def _table_space(self, modules: Sequence[Module]) -> Space:
-        """Where the tables are read: from the files, so that no page of theirs is put into the process."""
+        """Return a space that reads the tables from files, so that no page of them is loaded into the process."""
         files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
         rows = [row for row in rows if row.kind == FROM_FILE or not within(self._memory.unanswered, row.start, row.end)]
@@ -116,8 +115,10 @@ class Running(Target):
         return [MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)]
 
     def unwind(self, registers: Sequence[int], stack: bytes | None = None) -> Unwound:
-        """The stack of the thread that stands still with these registers (as DWARF numbers them, rip last), or that has
-        run on, with the bytes that were at its stack pointer."""
+        """Return the stack of a thread with these registers (in DWARF's order, rip last).
+
+        The thread is stopped, or has run on and ``stack`` has the bytes that were at its stack pointer.
+        """
         if time.monotonic() - self._looked > PERIOD:
             self.look_again()
         found = self._unwinder.unwind(self._tables, self.space, registers, stack)
@@ -126,7 +127,7 @@ class Running(Target):
         return found
 
     def _is_new(self, counter: int) -> bool:
-        """Whether the code there may be an object's that was loaded since; remembered where it is not."""
+        """Return whether the code there may belong to an object loaded since; remember it if not."""
         if any(counter in mapping for mapping in self._strange):
             return False
         try:
@@ -138,7 +139,7 @@ class Running(Target):
         return mapping is not None and mapping.path.startswith("/")
 
     def code_object(self, address: int) -> LoadedObject | None:
-        """The object whose code is at ``address``, as far as they were known when they were last looked at."""
+        """Return the object whose code is at ``address``, as of the last read of the mappings."""
         index = bisect_right(self._bases, address) - 1
         if index < 0 or not self.objects[index].contains(address):
             return None
@@ -146,7 +147,7 @@ class Running(Target):
 
 
 def _disjoint(rows: Iterable[MappingRow]) -> list[MappingRow]:
-    """What a damaged header says of its tables may overlap another's: the first counts."""
+    """Return the rows without overlaps: the tables of a damaged header may overlap another's, and the first counts."""
     kept: list[MappingRow] = []
     for row in sorted(rows):
         if row.start < row.end and (not kept or kept[-1].end <= row.start):

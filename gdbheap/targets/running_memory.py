@@ -1,4 +1,4 @@
-"""The memory of a process that is read while it runs: all addresses but those that nobody may answer for."""
+"""The memory of a process that is read while it runs, without files that may never answer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 
 __all__ = ["RunningMemory", "find_unanswered"]
 
-# Lines of maps with an inode.
+# Matches the lines of maps that have an inode.
 _OF_FILES = re.compile(rb"^\S+ \S+ \S+ \S+ [1-9][^\n]*$", re.MULTILINE)
 
 
 def find_unanswered(
     folder: ProcessFolder, mappings: Iterable[Mapping], answered_too: Collection[str] = ()
 ) -> Iterator[Mapping]:
-    """Yield the mappings of files that another user's program may never answer for: of a file system of such a user, or
-    of one that is not known and has no file that we may open. ``answered_too``: devices that the kernel answers for."""
+    """Yield the mappings of files that another user's program may never answer for.
+
+    Their file system belongs to such a user, or is unknown and its file may not be opened. ``answered_too``: further
+    devices for which the kernel answers.
+    """
     systems = FileSystems(folder)
     known: dict[tuple[str, int, str], bool] = {}
     for one in mappings:
@@ -36,18 +39,22 @@ def find_unanswered(
 
 
 class RunningMemory:
-    """``space`` reads whatever address it is given from the process, also what came after it was made: nothing is known
-    of pages. ``unanswered``: mappings of files that another user's program may never answer for, which are left out."""
+    """The memory of a running process.
+
+    ``space`` reads any address from the process, also in later mappings: nothing is known about pages. ``unanswered``:
+    the mappings left out, of files that another user's program may never answer for.
+    """
 
     def __init__(self, folder: ProcessFolder, machine: Machine, end: int) -> None:
-        """``end``: of the addresses that are read."""
+        """Read no mappings yet. ``end``: the end of the addresses that are read."""
         self._folder, self._machine, self._end = folder, machine, end
         self._of_files: list[bytes] = []
         self.unanswered: Ranges = []
         self.space = self._all_but([])
 
     def renew(self, maps: bytes) -> bool:
-        """Take in what is mapped now; return whether ``space`` is another one since. ``maps``: of ``/proc/PID``."""
+        """Update for the present mappings; return whether ``space`` was replaced. ``maps``: the text of
+        ``/proc/PID/maps``."""
         of_files = _OF_FILES.findall(maps)
         if of_files == self._of_files:
             return False
@@ -64,5 +71,5 @@ class RunningMemory:
             MappingRow(start, end, FROM_PROCESS, -1, 0)
             for start, end in subtract([(LOWEST_ADDRESS, self._end)], left_out)
         ]
-        # "Shared": by /proc/PID/mem, which makes no copies of pages and parts none that a fork shares.
+        # "Shared" makes it read by /proc/PID/mem, which copies no pages and un-shares none that a fork shares.
         return Space.for_process(self._machine, self._folder, rows, None, [], True, None)

@@ -1,12 +1,12 @@
-"""Which memory is a thread's stack.
+"""Find which memory is a thread's stack.
 
-A stack is what bounds it. The first thread's is the kernel's ``[stack]``. For others the C library keeps a record: a
-thread's ``struct pthread``, where the thread pointer points, holds its stack's address, size and guard size in three
-words that follow each other (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
-``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record a stack is bounded by its guard page: a small
-mapping directly below it that nobody may read. The kernel may have merged a stack's mapping with its neighbours, and a
-runtime (Go) or a library of coroutines keeps many small stacks in memory of its own, so a mapping alone bounds no
-stack: a stack pointer that leads into one proves nothing about the rest of it.
+A stack needs bounds. The first thread's is the kernel's ``[stack]``. For other threads the C library keeps a record: a
+thread's ``struct pthread``, to which the thread pointer points, has the stack's address, size and guard size in three
+consecutive words (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``; musl's pthread_impl.h:
+``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by its guard page: a small
+mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have merged a stack's mapping
+with its neighbours, and a runtime (Go) or a coroutine library keeps many small stacks in its own memory. So a stack
+pointer into a mapping proves nothing about the rest of it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ from gdbheap.targets.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4 << 10
 LARGEST_STACK = 1 << 40
-# The largest guard, and the largest stack above one, where no record says how large they are. Larger memory that may
-# not be read is a reserve (of a thread's arena, of a runtime), and bounds nothing.
+# The largest guard, and the largest stack above one, if no record has their sizes. Larger unreadable memory is a
+# reserve (of a thread's arena, of a runtime), and bounds nothing.
 LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
-# Of a stack without bounds this much above its pointer is taken for live.
+# In a stack without bounds, this many bytes above its pointer count as live.
 LIVE_WITHOUT_BOUNDS = 256 << 10
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The stack of the thread ``tid``: [start, end), its guard pages included. ``provided``: the C library has no guard
-    there, or no record of it, so that it may lie in a block that the program allocated (pthread_attr_setstack)."""
+    """The stack of the thread ``tid``: [start, end), its guard pages included.
+
+    ``provided``: the C library has no guard or no record for it, so it may lie in a block that the program allocated
+    (pthread_attr_setstack).
+    """
 
     tid: int
     start: int
@@ -40,7 +43,7 @@ class Stack:
 
 
 def find_stacks(target: Target) -> list[Stack]:
-    """The stacks of all threads, ascending and disjoint. A stack that nothing bounds is not among them."""
+    """Return the stacks of all threads, ascending and disjoint, without those that nothing bounds."""
     found: list[Stack] = []
     main = target.main_stack
     if main is not None:
@@ -55,8 +58,11 @@ def find_stacks(target: Target) -> list[Stack]:
 
 
 def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
-    """What may be in use of the stacks: from the lowest stack pointer in each, less the red zone, to its end; all of
-    one that no stack pointer points to, because its thread runs on another one (a coroutine's, a signal's)."""
+    """Return the parts of the stacks that may be in use.
+
+    They reach from the lowest stack pointer in each, less the red zone, to its end. A stack without a stack pointer
+    counts as a whole, as its thread runs on another one (a coroutine's, a signal's).
+    """
     pointers = sorted(thread.sp for thread in target.threads)
     found = []
     for stack in stacks:
@@ -68,8 +74,11 @@ def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
 
 
 def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
-    """From the stack pointers that point to none of the ``stacks``: what may be in use there, at most
-    LIVE_WITHOUT_BOUNDS bytes of each mapping above the pointer. Nobody's memory by that alone."""
+    """Return what may be in use at stack pointers outside all ``stacks``.
+
+    At most LIVE_WITHOUT_BOUNDS bytes above each pointer count, within its mapping. This does not prove whose memory it
+    is.
+    """
     known = [(stack.start, stack.end) for stack in stacks]
     found = []
     for thread in target.threads:
@@ -81,8 +90,10 @@ def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
 
 
 def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
-    """Return the stack by the C library's own record, in glibc and in musl. ``others``: memory that is shared or a
-    file's, of which no record is believed."""
+    """Return the stack by the C library's own record, in glibc and in musl; None without one.
+
+    ``others``: shared or file memory, for which no record is believed.
+    """
     words = _descriptor(target, thread)
     for block, size, third, fourth in zip(words, words[1:], words[2:], (*words[3:], 0)):
         if _is_stack(target, thread, block, size) and not within(others, block, block + size):
@@ -94,8 +105,10 @@ def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
 
 
 def _descriptor(target: Target, thread: Thread) -> tuple[int, ...]:
-    """The words of a thread's ``struct pthread``; none where it is not here. The word at the thread pointer points to
-    itself on some machines, in glibc and in musl."""
+    """Return the words of a thread's ``struct pthread``; empty if it is not readable.
+
+    On some machines the word at the thread pointer points to itself, in glibc and in musl.
+    """
     storage, pointer = target.machine.storage, thread.thread_pointer
     mapping = target.mappings.find(pointer)
     if mapping is None or not mapping.anonymous:
@@ -112,8 +125,11 @@ def _is_stack(target: Target, thread: Thread, block: int, size: int) -> bool:
 
 
 def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
-    """Return a stack that has no record, by its guard page: of the ``plain`` memory what is around the stack pointer,
-    if a small mapping that may not be read lies directly below it and it is not too large for a stack."""
+    """Return a stack without a record by its guard page; None if there is none.
+
+    The stack is the ``plain`` memory around the stack pointer, if a small unreadable mapping lies directly below it and
+    it is not too large.
+    """
     start, end = containing(plain, thread.sp) or (0, 0)
     guard = target.mappings.find(start - 1)
     if guard is None or not _is_guard(guard, start) or end - start > LARGEST_GUARDED:
@@ -122,7 +138,7 @@ def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
 
 
 def _is_plain(mapping: Mapping) -> bool:
-    """Writable memory of no file that has no other name than a stack's."""
+    """Return whether it is writable anonymous memory without a name other than a stack's."""
     named = mapping.path and "stack" not in mapping.path
     return mapping.anonymous and mapping.private and mapping.writable and not named and mapping.path != "[stack]"
 

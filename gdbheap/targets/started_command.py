@@ -1,4 +1,4 @@
-"""A command that we start to look at it: it runs by itself, in our place, with our standard streams."""
+"""A command that gdbheap starts and reads: it runs on its own, in our folder, with our standard streams."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ KILLED = 128
 
 
 class Started:
-    """A process that we started, and collect. Raises UsageError when there is no such command.
+    """A process that gdbheap started and collects. Raises UsageError if there is no such command.
 
-    It is never killed: it goes on when we end."""
+    It is never killed: it continues when gdbheap ends.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """``environment``: None for our own."""
+        """Start the command. ``environment``: None for our own."""
         try:
             self._process = subprocess.Popen(list(command), env=environment, preexec_fn=be_usual)
         except (OSError, ValueError) as error:
@@ -30,18 +31,18 @@ class Started:
         self.pid = self._process.pid
 
     def status(self) -> int | None:
-        """Its exit status, 128 and the signal that ended it as shells have it; None while it runs."""
+        """Return its exit status, 128 plus the signal that ended it as in shells; None while it runs."""
         code = self._process.poll()
         return None if code is None else _status(code)
 
     def wait(self, seconds: float | None = None) -> int | None:
-        """Its exit status once it has ended, None if it has not in ``seconds``."""
+        """Return its exit status once it has ended; None if it has not within ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
             return _status(self._process.wait(seconds))
         return None
 
     def let_go(self) -> None:
-        """Collect it no more: it goes on without us."""
+        """Stop collecting it: it continues without gdbheap."""
         self._process.returncode = 0
 
 
@@ -50,7 +51,7 @@ def _status(code: int) -> int:
 
 
 def signal_name(status: int) -> str | None:
-    """The signal that ended a process with this status, None where it ended by itself."""
+    """Return the signal that ended a process with this status; None if it ended by itself."""
     with suppress(ValueError):
         return signal.Signals(status - KILLED).name if status > KILLED else None
     return None

@@ -1,4 +1,4 @@
-"""Stopping a process without being in anybody's way: other tracers, our own priority, pending signals."""
+"""Stop a process without disturbing others: other tracers, our own priority, pending signals."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
 def without_tracer(folder: ProcessFolder) -> None:
-    """Wait a moment for whoever traces the process already: another gdbheap is done soon, a debugger is not."""
+    """Wait a moment while another tracer has the process: another gdbheap is done soon, a debugger is not."""
     deadline = time.monotonic() + OTHERS_SECONDS
     while refusal.other_tracer(folder) and time.monotonic() < deadline:
         _nap()
 
 
 def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
-    """What ``take`` returns, which seizes the process. Raises what it raises (OSError, TimeoutError).
+    """Return the result of ``take``, which seizes the process. Raises what it raises (OSError, TimeoutError).
 
-    Two that begin at the same moment may each have seized some of its threads: both let go and try again.
+    Two tracers that begin at the same moment may each have seized some of its threads. Both release them and try again.
     """
     deadline = time.monotonic() + OTHERS_SECONDS
     while True:
         try:
             return take()
         except PermissionError:
-            # A tracer that has gone again since is not to be seen; what it stood in the way of is allowed now.
+            # A tracer that has detached since is not visible; what it prevented is allowed now.
             contended = refusal.other_tracer(folder) or _is_allowed(folder)
             if not contended or time.monotonic() > deadline:
                 raise
@@ -62,7 +62,7 @@ def _nap() -> None:
 
 
 def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
-    """The error where the time was up before there was an answer."""
+    """Return the error for a process that was released before there was an answer."""
     return GdbheapError(
         f"process {folder} was let go after {seconds:.1f} s (--max-stop) before this could be answered:"
         " give it longer (--max-stop=SECONDS, 0 for no limit), or ask a copy of it (--clone)"
@@ -70,7 +70,7 @@ def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
 
 
 def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError) -> GdbheapError:
-    """The error where threads did not stop in time: in what was allowed, or in what is reasonable."""
+    """Return the error for threads that did not stop in time: within the limit, or within a reasonable time."""
     if limit is not None and limit < REASONABLE_SECONDS:
         return let_go_early(folder, limit)
     return refusal.explain(folder, error)
@@ -78,8 +78,10 @@ def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError)
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """A block in which Ctrl-Z waits, the garbage collector leaves alone what there is already, and this thread, with
-    those that it starts, comes first where the system allows it."""
+    """A block in which Ctrl-Z waits, existing objects are not collected, and this thread has the highest priority.
+
+    The priority also applies to the threads that it starts, if the system allows it.
+    """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
     gc.freeze()
     before = os.getpriority(os.PRIO_PROCESS, 0)

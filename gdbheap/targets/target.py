@@ -1,4 +1,4 @@
-"""What every target offers, whatever it is: one address space at one moment."""
+"""What every kind of target offers: one address space at one moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gdbheap.targets.unseen_files import UnseenFile
 from gdbheap.text import IN_GDB
 
 AT_PHDR = 3
-# How what is found ends where memory is missing.
+# The endings of ``Damage.found`` if memory is missing.
 ABSENT = ("absent bytes", "where nothing is")
 AT_PAGESZ = 6
 AT_ENTRY = 9
@@ -31,9 +31,11 @@ AT_SYSINFO_EHDR = 33
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread when the target stood still. ``thread_pointer``: where the C library keeps its thread-local data;
-    ``registers`` are the general ones as far as they are known, ``failed`` whether it was killed by a fault of its own,
-    or aborts."""
+    """A thread at the moment of the stop.
+
+    ``thread_pointer``: where the C library keeps its thread-local data. ``registers``: the general registers, as far as
+    known. ``failed``: whether its own fault killed it, or it aborts.
+    """
 
     tid: int
     thread_pointer: int
@@ -46,7 +48,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Meanwhile:
-    """By how many bytes RSS has grown (negative: shrunk) in the ``seconds`` since a process runs on."""
+    """The growth of RSS in bytes (negative: it shrank) in the ``seconds`` since a process was released."""
 
     rss: int
     seconds: float
@@ -54,7 +56,7 @@ class Meanwhile:
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not as it must be: where, what was expected and what was found."""
+    """A contradiction in the target's data: where, what was expected and what was found."""
 
     address: int
     what: str
@@ -64,17 +66,17 @@ class Damage:
 
     @property
     def is_absence(self) -> bool:
-        """Whether memory is missing there, instead of being other than it must be."""
+        """Whether memory is missing there, instead of having wrong contents."""
         return self.found.endswith(ABSENT)
 
     @classmethod
     def of(cls, found: _native.Damage, transient: bool = False) -> Damage:
-        """What the native half found."""
+        """Return the record for damage that the native half found."""
         return cls(found.address, found.what, found.expected, found.found, transient)
 
 
 class _Bases:
-    """The bases of objects, for a search in the middle: a list of them would cost each search all objects."""
+    """The bases of objects, for a binary search that does not build a list of all of them."""
 
     def __init__(self, objects: Sequence[LoadedObject]) -> None:
         self._objects = objects
@@ -88,20 +90,18 @@ class _Bases:
 
 @dataclass(eq=False)
 class Target:
-    """One address space at one moment; a process and a core fill it in.
+    """One address space at one moment. A process and a core fill it in.
 
-    ``pages`` is None when residency is unknown. ``space`` raises ``Fault`` for what cannot be read. ``refusal`` is
-    the reason why no memory at all can be read (mappings and residency are then still true), None otherwise.
-    ``locked`` are the ranges that are locked into memory (mlock), as far as that is known.
-    ``partial`` means that an answer may lack what was cut off (a truncated core, refused memory).
-    ``missing`` are the ranges that a core should have and has not, because it is cut short; ``unseen`` the programs and
-    libraries whose headers are nowhere: what is in their data cannot be found.
-    ``modified``: when the file of a core was written last, in seconds since 1970; None where that is not known.
-    ``words``: how a command line in a shell names it, where that is neither the process id nor the core's path.
-    ``proc``: the folder below /proc of a process of this machine, by a path that leads to no other process.
-    ``arguments``: of the command line the beginning, as far as the program left it there.
-    ``remote``: memory comes through gdb from another machine, slowly.
-    ``offered_in_gdb``: the nouns that can be typed where gdb holds it; None where it was named in a shell.
+    ``pages`` is None if residency is unknown. ``space`` raises ``Fault`` for unreadable memory. ``refusal`` is the
+    reason if no memory at all can be read (mappings and residency are still valid), else None. ``locked``: the ranges
+    locked into memory (mlock), as far as known. ``partial``: an answer may lack data that was cut off (a truncated
+    core, refused memory). ``missing``: the ranges that a truncated core lacks. ``unseen``: the programs and libraries
+    whose headers are nowhere, so that nothing in their data can be found. ``modified``: when a core's file was last
+    written, in seconds since 1970; None if unknown. ``words``: its name on a shell's command line, if that is neither
+    the process id nor the core's path. ``proc``: the folder below /proc of a process on this machine, by a path that
+    leads to no other process. ``arguments``: the beginning of the command line, as the program left it. ``remote``:
+    memory comes through gdb from another machine, slowly. ``offered_in_gdb``: the commands that can be typed in gdb,
+    which holds it; None if it was named in a shell.
     """
 
     kind: str
@@ -133,28 +133,30 @@ class Target:
     identity: Identity = Identity()
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return how RSS has changed since the target ran on; None where it has not, or that takes long."""
+        """Return how RSS has changed since the target was released; None if it was not, or that takes long."""
         return None
 
     @property
     def cut_short(self) -> str | None:
-        """Why something of the answer may be missing although it was there; None where nothing is."""
+        """Why the answer may lack existing data; None if it does not."""
         return None
 
     @property
     def unread_symbols(self) -> list[str]:
-        """Return lines for symbols of its files that were not read."""
+        """Lines about symbols of its files that were not read."""
         rooms = {loaded.elf.room: None for loaded in self.objects if loaded.elf is not None}
         return [line for room in rooms for line in room.warnings()]
 
     @property
     def finishing(self) -> list[str]:
-        """Return the options with which a command would read what this one had no time for."""
+        """The options with which a command would read what this one had no time for."""
         return []
 
     def command_lines(self, noun: str, *options: str) -> list[str]:
-        """Return the command about this target as a line to paste: in gdb, which holds it, one of gdb's commands, else
-        one of a shell; none where it cannot be typed there."""
+        """Return the command about this target as a line to paste: a gdb command if gdb holds it, else a shell's.
+
+        Empty if it cannot be typed there.
+        """
         if self.offered_in_gdb is not None:
             is_offered = noun.partition(" ")[0] in self.offered_in_gdb
             return [" ".join(filter(None, [IN_GDB, noun, *options]))] if is_offered else []
@@ -170,33 +172,38 @@ class Target:
 
     @property
     def kept(self) -> Ranges:
-        """Ranges where madvise() releases nothing that counts: locked memory, and hugetlbfs, which is not in RSS."""
+        """Ranges in which madvise() releases nothing that counts: locked memory, and hugetlbfs, which is not in RSS."""
         huge = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.path == HUGE_PAGES]
         return joined(sorted(self.locked + huge))
 
     @property
     def huge_mapped(self) -> list[tuple[int, int, int]]:
-        """(start, end, bytes in transparent huge pages) of the mappings that have some, as far as anybody says."""
+        """(start, end, bytes in transparent huge pages) of mappings that have some, as far as known."""
         return []
 
     @property
     def lazily_freed(self) -> list[tuple[int, int, int]]:
-        """Return (start, end, bytes given back by MADV_FREE) of mappings that have some; none where nobody knows."""
+        """(start, end, bytes freed by MADV_FREE) of mappings that have some; empty if unknown."""
         return []
 
     @property
     def written(self) -> list[tuple[int, int, int]] | None:
-        """Return (start, end, bytes in pages of no file) of mappings that have some; None where nobody knows."""
+        """(start, end, bytes in anonymous pages) of mappings that have some; None if unknown."""
         return None
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Of the whole resident pages in [start, end): bytes that this process alone maps, and bytes that others map
-        too (after fork()); None where nobody knows."""
+        """Return the bytes of whole resident pages in [start, end) that only this process maps, and that others map
+        too.
+
+        Others map pages too after fork(). None if unknown.
+        """
         return None
 
     def unseen_data(self) -> list[tuple[UnseenFile, Ranges]]:
-        """Where the data of the files lie whose headers are nowhere, as far as their mappings tell: all that may not be
-        run. What follows the last of them, their .bss, is anonymous memory."""
+        """Return the data ranges of the files whose headers are nowhere, as far as their mappings show.
+
+        These are their readable mappings without code. Their .bss, after the last of these, is anonymous memory.
+        """
         paths: dict[str, Ranges] = {file.path: [] for file in self.unseen}
         for one in self.mappings:
             if one.path in paths and one.readable and not one.executable:
@@ -205,16 +212,16 @@ class Target:
 
     @property
     def lacking(self) -> int:
-        """Bytes that the program may have pointers in and that are not here, because a core is cut short."""
+        """The bytes that may contain pointers and are missing because a core is truncated."""
         return sum(end - start for start, end in self.missing)
 
     def object_of(self, address: int) -> LoadedObject | None:
-        """The ELF object whose file mappings or .bss hold ``address``, or None."""
+        """Return the ELF object whose file mappings or .bss contain ``address``, or None."""
         index = bisect_right(_Bases(self.objects), address) - 1
         if index < 0 or not self.objects[index].contains(address):
             return None
         return self.objects[index]
 
     def describe(self) -> dict[str, Any]:
-        """The part of the JSON key "target" that is known without any heap: what it is, and which one."""
+        """Return the part of the JSON key "target" that needs no heap: the kind of target, and its identity."""
         return {"kind": self.kind, "pid": self.pid, "core": self.core, "exe": self.exe, **vars(self.identity)}

@@ -1,4 +1,4 @@
-"""Texts in the files that a target has mapped."""
+"""Search texts in the files that a target has mapped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from gdbheap.targets.ranges import backed_pieces
 from gdbheap.targets.target import Target
 
 WINDOW, OVERLAP = 4 << 20, 96
-# A mapping is as large as its target likes: a file of holes costs nothing.
+# A target may map any size, as a sparse file costs nothing.
 MAX_BYTES = 512 << 20
 
 
 def mentions(target: Target, loaded: LoadedObject, pattern: re.Pattern[bytes]) -> bool:
-    """Return whether the first MAX_BYTES of an object's readable mappings hold the pattern, at most OVERLAP bytes."""
+    """Return whether the first MAX_BYTES of an object's readable mappings match a pattern.
+
+    A match has at most OVERLAP bytes.
+    """
     left = MAX_BYTES
     for mapping in filter(lambda one: one.readable, loaded.mappings):
         end = min(mapping.end, mapping.start + left)

@@ -1,4 +1,4 @@
-"""Processes that are seen to make system calls by a tracepoint of the kernel: none of their threads stands for it."""
+"""Report a process's system calls through a tracepoint of the kernel, without stopping its threads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["traced"]
 REFUSED = (errno.EACCES, errno.EPERM)
 PARANOID = f"{PROC}/sys/kernel/perf_event_paranoid"
 TRACEFS = "/sys/kernel/tracing"
-# The kernel may lack tracepoints, or have no such options.
+# The kernel may lack tracepoints, or these options.
 NOT_THERE = (errno.ENODEV, errno.ENOENT, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @contextmanager
 def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> Iterator[Following]:
-    """See each of these system calls of a process in this block. Raises GdbheapError."""
+    """Report each of these system calls of a process within the block. Raises GdbheapError."""
     tracepoint = _tracepoint()
     try:
-        # What a user with no more than the right to tracepoints may not read.
+        # A user who has only the right to tracepoints may not read this.
         folder.read("maps", procfs.TABLE_LIMIT)
     except OSError as error:
         raise refusal.explain(folder, error) from error

@@ -1,4 +1,4 @@
-"""From what a person typed to what it means: a process id, or the path of a core. Nothing is opened here."""
+"""Interpret a typed target: a process id, or the path of a core. Nothing is opened here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ PID_DIGITS = 19
 
 
 def parse_target(text: str) -> int | str:
-    """A process id, or the path of a core. A file whose name is a number is written ``./123``. Raises UsageError."""
+    """Return a process id, or the path of a core. Raises UsageError.
+
+    A file whose name is a number is written ``./123``.
+    """
     if not text or "\0" in text:
         raise UsageError("TARGET is empty: give the id of a process or a core")
     if text.isascii() and text.lstrip("+-").isdigit():

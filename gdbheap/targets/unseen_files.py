@@ -16,8 +16,10 @@ NAME_LIMIT = 60
 
 @dataclass(frozen=True)
 class UnseenFile:
-    """A program or library that is mapped at ``base``, by its ``path`` in the target. ``other``: a file on this machine
-    that was looked at in its place; ``refuted``: it is another version, else too little of the memory is there to tell.
+    """A program or library mapped at ``base``, by its ``path`` in the target.
+
+    ``other``: a file on this machine that was compared instead. ``refuted``: that is another version; if not, too
+    little of the memory is present to decide.
     """
 
     path: str
@@ -32,7 +34,7 @@ class UnseenFile:
 
 
 def about(unseen: Sequence[UnseenFile]) -> str:
-    """Which files are not to be seen, why, and what to do about it: what follows "because"."""
+    """Return which files' headers are missing, why, and what to do: the text after "because"."""
     many = len(unseen) > 1
     files = f"{len(unseen)} files" if many else "a file"
     names = ", ".join(dict.fromkeys(file.name for file in unseen[:NAMED])) + ", …" * (len(unseen) > NAMED)
@@ -40,7 +42,7 @@ def about(unseen: Sequence[UnseenFile]) -> str:
 
 
 def _here(unseen: Sequence[UnseenFile]) -> str:
-    """What became of looking for them on this machine."""
+    """Return the result of the search on this machine, in words."""
     refuted = [file.other for file in unseen if file.other is not None and file.refuted]
     doubtful = [file.other for file in unseen if file.other is not None and not file.refuted]
     if refuted:

@@ -1,4 +1,4 @@
-"""Where the tables lie by which the stacks of threads are followed (``.eh_frame``, by its header)."""
+"""Locate the tables for unwinding threads' stacks (``.eh_frame``, through its header)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from gdbheap.targets.elf import load_bias, read_segments
 from gdbheap.targets.target import AT_SYSINFO_EHDR, Target
 
 PT_GNU_EH_FRAME = 0x6474E550
-# struct user_regs_struct: where the registers stand that DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8 …).
+# Indexes into struct user_regs_struct of the registers with DWARF numbers 0 to 16 (rax rdx rcx rbx rsi rdi rbp rsp r8
+# …).
 DWARF = (10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16)
-# All tables that are kept of a target: compilers write some MB of them for the largest libraries.
+# The limit for all tables of a target. Compilers write some MB of them for the largest libraries.
 TABLES_LIMIT, TABLES_SHARE = 256 << 20, 4
 
 
 class Module(NamedTuple):
-    """A loaded object [start, end), the address of its .eh_frame_hdr, and where the file ends in the segment which that
-    lies in."""
+    """A loaded object [start, end) and its unwind tables.
+
+    ``table_start``: the address of its .eh_frame_hdr; ``table_end``: the end of the file's bytes in the segment that
+    contains it.
+    """
 
     start: int
     end: int
@@ -28,12 +32,12 @@ class Module(NamedTuple):
 
 
 def room_for_tables() -> int:
-    """Return how many bytes the tables of all objects may take: a part of the memory that is left."""
+    """Return how many bytes the tables of all objects may take: a share of the memory that is left."""
     return min(TABLES_LIMIT, room_for_copy() // TABLES_SHARE)
 
 
 def modules_of(target: Target, space: Space) -> list[Module]:
-    """The loaded objects and the vDSO, as far as they have tables. ``space``: where the vDSO is read."""
+    """Return the loaded objects and the vDSO that have tables. ``space``: for reading the vDSO."""
     objects = [(loaded.base, loaded.end, loaded.bias, loaded.segments) for loaded in target.objects]
     base = target.auxv.get(AT_SYSINFO_EHDR, 0)
     vdso = target.mappings.find(base)
@@ -47,7 +51,7 @@ def modules_of(target: Target, space: Space) -> list[Module]:
 
 
 def _module(start: int, end: int, bias: int, segments: list[image.Segment]) -> Module | None:
-    """None for an object without tables."""
+    """Return the module; None for an object without tables."""
     table = next((segment.address for segment in segments if segment.type == PT_GNU_EH_FRAME), None)
     for load in segments:
         if table is not None and load.type == image.PT_LOAD and 0 <= table - load.address < load.file_size:

@@ -1,1 +1,1 @@
-"""Calls of an allocator that were recorded: their log, how it is made, and what it says."""
+"""Recorded calls of an allocator: the log, its recorder, and its analysis."""

@@ -1,4 +1,4 @@
-"""Which calls made glibc's arenas larger, and by how much the largest hole was too short for them: from a replay."""
+"""Find in a replay which calls made glibc's arenas grow, and by how much the largest hole was too small for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ HUGE_TUNABLE = "glibc.malloc.hugetlb"
 
 @dataclass(frozen=True)
 class Growth:
-    """A call that made an arena larger."""
+    """A call that made an arena grow.
+
+    Sizes in bytes. ``asked``: the request; ``chunk``: the chunk that it needs; ``arena``: its number, 0 for the main
+    one; ``largest``: the largest free chunk before the call, ``short_by``: how much it lacked, both None if unknown;
+    ``has_looked``: whether free chunks were read; ``is_new``: the arena was new."""
 
     call: int
     asked: int
@@ -37,8 +41,11 @@ class Growth:
 
 
 def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[Growth]:
-    """All growths of a process of a log, in their order; the ``count`` largest of them (None: all) are looked at.
-    Raises UsageError for a log that is none, or of another allocator, and GdbheapError where it cannot be replayed."""
+    """Return all arena growths of a process of a log, in order; for the ``count`` largest (None: all) free chunks are
+    read.
+
+    Raises UsageError if the file is not a log, or is of another allocator, and GdbheapError if it cannot be
+    replayed."""
     with planned(path, pid, False, False) as job:
         setting = recorded_setting(job.process.who)
         if setting.library is not None or HUGE_TUNABLE in setting.tunables:
@@ -65,8 +72,8 @@ def _all(job: Job, setting: Setting) -> list[Grown]:
 
 
 def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progress) -> dict[int, int | None]:
-    """The largest free chunk of the arena that a call makes larger, by call, as it is about to be made; None without
-    one. Calls are missing that could not be looked at."""
+    """Return the largest free chunk, before each of these calls, of the arena that it made grow; None without a free
+    chunk. Calls at which the heap could not be read are missing."""
     found: dict[int, int | None] = {}
     with Replayer(job.plan, setting, False, [call - 1 for call in calls], with_growths=True) as replayer:
         largest: dict[int, int] | None = None
@@ -81,11 +88,11 @@ def _looked_at(job: Job, setting: Setting, calls: Sequence[int], progress: Progr
 
 
 def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
-    """Those of the calls that have one, outermost frame first."""
+    """Return the stacks of those calls that have one, by call, outermost frame first."""
     process, before = job.process, job.content.inherited
     if not process.who.stacks:
         return {}
-    # The replay's calls begin with those of the parents, which have logs of their own.
+    # A replay also has the calls of the process's parents first, which are in logs of their own.
     asked = [call - before for call in calls if call > before]
     found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
     namer = Namer(found)
@@ -93,8 +100,8 @@ def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
 
 
 def _need(grown: Grown) -> int:
-    """The chunk that malloc looks for. With an alignment it is one that has an aligned one in it, with what is cut off
-    on both sides (malloc/malloc.c, _int_memalign)."""
+    """Return the size of the chunk that malloc looks for. With an alignment, it must contain an aligned chunk plus what
+    is cut off on both sides (malloc/malloc.c, _int_memalign)."""
     from gdbheap.allocators.glibc.arenas import SMALLEST_CHUNK
     from gdbheap.answers.fit import chunk_of
 
@@ -113,9 +120,9 @@ def _growth(
 
 
 def _largest(pid: int) -> dict[int, int] | None:
-    """The largest free chunk of each arena that has one, by its address, 0 for the main one; None where that cannot be
-    looked at."""
-    # Imported where it is needed: it is nearly all of gdbheap.
+    """Return the largest free chunk of each arena that has one, by the arena's address (0 for the main one); None if
+    the heap cannot be read."""
+    # Imported on use: this imports nearly all of gdbheap.
     from gdbheap.allocators.glibc.allocator import GlibcAllocator
     from gdbheap.answers.fit import largest_free
     from gdbheap.heap import Heap

@@ -1,4 +1,4 @@
-"""Which stack made a block of a process that is recorded, or was."""
+"""Find the stack that made a block, in the log of a recorded process."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from gdbheap.tracing.recorder_files import RecorderFile, parts_path
 
 __all__ = ["maker", "makers"]
 
-# Beyond the last call of any log: the end.
+# A call number beyond the last call of any log: it means the end.
 LAST = 10**18
-# Stages go from the recorder's file into the log while both are read.
+# Stages move from the recorder's file into the log while both are read.
 TRIES = 10
 
 
 def maker(path: str, pid: int | None, address: int) -> Made | None:
-    """As ``makers`` for one address; None where no call with a stack gave its block."""
+    """Return the call that made the block which holds an address; None if no call with a stack did. See ``makers``."""
     return makers(path, pid, [address]).get(address)
 
 
 def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Made]:
-    """The recorded calls that gave the blocks which hold ``addresses`` at the end of what is recorded so far, those
-    that have a stack. Raises UsageError for a file that is no log, or has no stacks of the process ``pid``."""
+    """Return, by address, the recorded calls that made the blocks which hold ``addresses`` at the end of the recording
+    so far.
+
+    Calls without a stack are missing. Raises UsageError if the file is not a log, or has no stacks of the process
+    ``pid``."""
     for _ in range(TRIES):
         process = _process(path, pid)
         rest = _rest(path, process)
@@ -40,7 +43,7 @@ def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Ma
 
 
 def _process(path: str, pid: int | None) -> ProcessCalls:
-    """The newest of that number: a process that executes another program is one more."""
+    """Return the newest process with this id: each exec starts another one. Raises UsageError."""
     processes = [process for process in read_log(path).processes if process.who.pid == pid]
     if not processes:
         raise UsageError(f"{one_line(path)} has no calls of process {pid}")
@@ -53,7 +56,7 @@ def _process(path: str, pid: int | None) -> ProcessCalls:
 
 
 def _rest(path: str, process: ProcessCalls) -> list[bytes]:
-    """The stages that are not in the log yet."""
+    """Return the stages that are not in the log yet."""
     try:
         file = RecorderFile(parts_path(path, process.who), taken=len(process.frames))
     except OSError:

@@ -1,4 +1,4 @@
-"""Which stacks allocated the memory that a recorded program had in use after some call."""
+"""Find which stacks allocated the memory that a recorded program had in use after a given call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Moment = Union[int, str]
 
 @dataclass(frozen=True)
 class AllocatingStack:
-    """A stack, and what of it was in use; of a difference the later less the earlier."""
+    """A stack, with its bytes and blocks in use; in a difference, the later figures minus the earlier."""
 
     frames: list[StackFrame]
     bytes: int
@@ -41,7 +41,8 @@ class AllocatingStack:
 
 @dataclass(frozen=True)
 class Site:
-    """The same by one frame of each stack alone, None of stacks without any: Python's innermost, else C's."""
+    """The sums of all stacks with the same site: the innermost Python frame, else the innermost C frame; None for
+    stacks without frames."""
 
     frame: StackFrame | None
     bytes: int
@@ -52,8 +53,8 @@ class Site:
 
 @dataclass(frozen=True)
 class CallStacks:
-    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, less those after ``since_call`` where that
-    is not None. Sums are estimates unless ``mean`` is 1."""
+    """The answer of ``gdbheap stacks``: a process's stacks after ``call``, minus those after ``since_call`` if that is
+    set. Sums are estimates unless ``mean`` is 1."""
 
     file: str
     pid: int
@@ -86,8 +87,10 @@ class _Point:
 
 
 def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = None) -> CallStacks:
-    """The stacks of a process of the log (of the one with the most calls) after a call, or "peak" or "end". Raises
-    UsageError for a file that is none, without stacks, or without such a process or call."""
+    """Return the stacks of a process of the log after a call, or at "peak" or "end".
+
+    ``pid`` None: the process with the most calls. Raises UsageError if the file is not a log, has no stacks, or no such
+    process or call."""
     log = read_log(path)
     process = log.chosen(pid, with_stacks=True)
     sums = _native.plan_calls(process.opened, process.frames, room_for_copy())
@@ -124,7 +127,7 @@ Figures = tuple[float, float, float, float]
 
 
 def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.StackShare]) -> list[tuple[int, Figures]]:
-    """(number of the stack, its figures)."""
+    """Return (number of the stack, its figures) for each stack; ``before`` is subtracted."""
     found: dict[int, list[float]] = defaultdict(lambda: [0.0] * 4)
     for sign, rows in ((1, shares), (-1, before)):
         for row in rows:
@@ -134,7 +137,7 @@ def _figures(shares: Iterable[_native.StackShare], before: Iterable[_native.Stac
 
 
 def _merged(namer: Namer, figures: Iterable[tuple[int, Figures]]) -> list[AllocatingStack]:
-    """Stacks that read the same are one; most bytes first."""
+    """Merge stacks with equal frames; return them by bytes, most first."""
     sums: dict[tuple[StackFrame, ...], list[float]] = defaultdict(lambda: [0.0] * 4)
     for number, values in figures:
         frames = namer.frames(number)
@@ -154,18 +157,18 @@ def _sites(stacks: Sequence[AllocatingStack]) -> list[Site]:
 
 
 def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """Where the program's author looks: the innermost line of Python, below which are the interpreter's own functions,
-    else the innermost function."""
+    """Return the frame where the program's author looks: the innermost Python line (below it are the interpreter's own
+    functions), else the innermost function; None without frames."""
     python = [frame for frame in frames if frame.kind == PYTHON]
     found = python or list(frames)
     return found[-1] if found else None
 
 
 class Namer:
-    """Names the frames of recorded stacks, by files on this machine with the build-ids that were loaded."""
+    """Names the frames of recorded stacks, from files on this machine that have the recorded build-ids."""
 
     def __init__(self, found: _native.LiveStacks) -> None:
-        # A field of a native record is made anew each time that it is read.
+        # A field of a native record is created anew each time that it is read, so read it once.
         self._stacks, self._codes = found.stacks, [_Code(code) for code in found.codes]
         self._objects = [_Object(loaded) for loaded in found.objects]
         self._files = ElfFiles()
@@ -179,16 +182,16 @@ class Namer:
 
     @property
     def releases(self) -> list[str]:
-        """The releases of Python whose code was met, as "3.11"."""
+        """The releases of Python whose code appears in the stacks, such as "3.11"."""
         return [_release_text(number) for number in sorted({code.release for code in self._codes})]
 
     @property
     def unread(self) -> list[str]:
-        """Return a line each for what of the files was not read so far."""
+        """One line for each file, or part of one, that could not be read so far."""
         return [*self._files.systems.warnings, *self._files.room.warnings()]
 
     def frames(self, number: int) -> tuple[StackFrame, ...]:
-        """The frames of a stack, outermost first."""
+        """Return the frames of a stack, outermost first."""
         stack = self._stacks[number]
         natives = [self._native(place) for place in stack.native]
         groups = [[self._python(code, offset) for code, offset in group if code is not None] for group in stack.python]
@@ -234,7 +237,7 @@ class Namer:
 
 
 class _Object:
-    """A loaded object."""
+    """An object file that was loaded."""
 
     def __init__(self, loaded: _native.LoadedCode) -> None:
         self.path = bytes(loaded.path).decode(errors="surrogateescape")
@@ -243,14 +246,14 @@ class _Object:
 
 
 class _Code:
-    """A code object of Python's."""
+    """A Python code object."""
 
     def __init__(self, code: _native.PythonCode) -> None:
         self.release, self._first_line, self._lines = code.release, code.first_line, bytes(code.lines)
         self.name, self.file = _text(code.name), _text(code.file)
 
     def line(self, offset: int) -> int | None:
-        """The line of the instruction at that offset; None where nobody knows."""
+        """Return the line of the instruction at that offset; None if unknown."""
         release = _release(self.release)
         try:
             return None if release is None else line_of(release, self._lines, self._first_line, offset)

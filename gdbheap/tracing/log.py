@@ -1,5 +1,4 @@
-"""The file of recorded calls: frames one after the other, so that it can be read up to where it was cut off
-(docs/calls.md)."""
+"""The file of recorded calls: a sequence of frames, readable up to where it was cut off (docs/calls.md)."""
 
 from __future__ import annotations
 
@@ -30,27 +29,29 @@ __all__ = [
 ]
 
 MAGIC = b"gdbheap calls 1\n"
-# Kind, number of the process, and bytes that follow.
+# Kind, number of the process, size of the content in bytes.
 FRAME = struct.Struct("<4sIQ")
 PROCESS, STAGE, TIMED_STAGE, PROCESS_END, END = b"PROC", b"STAG", b"TIME", b"DONE", b"ENDS"
-# When its first call was made, and the lane that it is of.
+# The time of the stage's first call, and its lane.
 TIMES = struct.Struct("<QQ")
 BY_LOCK, BY_TIME = "lock", "time"
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_PROCESSES = 1 << 20
-# Stages, of some hundred bytes of memory each, between two looks at what is left.
+# Stages, of some hundred bytes of memory each, between two checks of the memory that is left.
 FRAMES_AT_ONCE = 1 << 14
-# The kernel has 4,194,304 process ids at most.
+# The kernel has at most 4,194,304 process ids.
 BEYOND_PIDS, BEYOND = 1 << 31, 1 << 63
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A process whose calls were recorded, as its recorder says: when it began (nanoseconds since 1970), its program
-    and words, the file that its allocator is in, and what of its environment shapes that. ``parent``: who forked it, by
-    pid and beginning, and the number of the fork there; None for a program that was executed. ``order``: BY_LOCK, one
-    call at a time; BY_TIME, each thread by itself, and calls are ordered by the processor's clock. ``stacks``: every
-    how many bytes a stack was recorded, 1: with each call, 0: none was."""
+    """A recorded process, as its recorder describes it.
+
+    ``began``: nanoseconds since 1970; ``exe``, ``words``: its program and arguments; ``malloc``: the file of its
+    allocator; ``environment``: the variables that affect that. ``parent``: the pid and beginning of the process that
+    forked it, and the number of the fork there; None after an exec. ``order``: BY_LOCK, calls are recorded one at a
+    time; BY_TIME, each thread records its own, ordered by the processor's clock. ``stacks``: the bytes
+    between two recorded stacks; 1: a stack with each call, 0: none."""
 
     pid: int
     began: int
@@ -64,13 +65,15 @@ class Recorded:
 
 
 Frames = list[tuple[int, int, int]]
-"""(offset, bytes, when the first call was made) of stages, the last 0 but where calls are ordered by time."""
+"""(offset, bytes, time of the first call) of each stage; the time is 0 unless calls are ordered by time."""
 
 
 @dataclass
 class ProcessCalls:
-    """One process of a log, with the ``frames`` of its stages in the file ``held``; ``lanes``: how many of them are of
-    each thread's lane, by when that began; ``lost``: calls that were not written."""
+    """One process of a log.
+
+    ``frames``: its stages in the file ``held``; ``lanes``: the number of stages of each thread's lane, by when the lane
+    began; ``lost``: calls that were not written; ``ended``: no more stages follow."""
 
     who: Recorded
     held: Descriptor
@@ -81,14 +84,16 @@ class ProcessCalls:
 
     @property
     def opened(self) -> str:
-        """A path that leads to the file that the frames were read from, whatever has its name by now."""
+        """A path to the file that the frames were read from, even if its name now means another file."""
         return f"/proc/self/fd/{self.held.number}"
 
 
 @dataclass
 class CallLog:
-    """A log. ``held``: its file; ``whole``: nothing is missing at its end; ``status``: how the command ended, None
-    where that is unknown; ``size``: bytes up to the end of the last whole frame."""
+    """A log of calls.
+
+    ``held``: its file; ``whole``: nothing is missing at its end; ``status``: how the command ended, None if unknown;
+    ``size``: bytes up to the end of the last complete frame."""
 
     path: str
     held: Descriptor
@@ -98,8 +103,9 @@ class CallLog:
     size: int = len(MAGIC)
 
     def chosen(self, pid: int | None, with_stacks: bool = False) -> ProcessCalls:
-        """The process with this pid; of several, and without one, that with the most calls, of those ``with_stacks``
-        where these are wanted. Raises UsageError."""
+        """Return the process with this pid; if several fit, or ``pid`` is None, the one with the most stages.
+
+        ``with_stacks``: only of processes with recorded stacks. Raises UsageError."""
         named = [process for process in self.processes if pid is None or process.who.pid == pid]
         if not named:
             others = ", ".join(str(process.who.pid) for process in self.processes[:20])
@@ -112,10 +118,10 @@ class CallLog:
 
 
 class LogWriter:
-    """Writes a log; after each call the file is one that can be read. Raises UsageError where it cannot be opened."""
+    """A writer of a log, which is readable after each call. Raises UsageError if the file cannot be opened."""
 
     def __init__(self, path: str, continued: int | None = None, mode: int = PRIVATE) -> None:
-        """``continued``: the bytes of a log that was cut off, to go on behind."""
+        """Open a new log, or append after the first ``continued`` bytes of one that was cut off."""
         self.path = path
         try:
             self._file = _begun(path, mode) if continued is None else _continued(path, continued)
@@ -124,27 +130,27 @@ class LogWriter:
 
     @property
     def size(self) -> int:
-        """Bytes written so far."""
+        """The number of bytes written so far."""
         return self._file.tell()
 
     def process(self, number: int, who: Recorded) -> None:
-        """A process appeared; numbers count from 0."""
+        """Write that a process appeared; numbers count from 0."""
         self._document(PROCESS, number, vars(who))
 
     def stage(self, number: int, packed: bytes) -> None:
-        """The next stage of a process."""
+        """Write the next stage of a process."""
         self._frame(STAGE, number, packed)
 
     def timed_stage(self, number: int, packed: bytes, tick: int, lane: int) -> None:
-        """The next stage of one of its lanes, where calls are ordered by time; ``tick``: of its first call."""
+        """Write the next stage of a lane, if calls are ordered by time; ``tick``: the time of its first call."""
         self._frame(TIMED_STAGE, number, TIMES.pack(tick, lane) + packed)
 
     def process_end(self, number: int, lost: int) -> None:
-        """No more stages of this process follow."""
+        """Write that no more stages of this process follow."""
         self._document(PROCESS_END, number, {"lost": lost})
 
     def end(self, status: int | None) -> None:
-        """Nothing more follows."""
+        """Write the end of the log, with the command's exit status."""
         self._document(END, 0, {"status": status})
 
     def close(self) -> None:
@@ -176,7 +182,7 @@ def _continued(path: str, size: int) -> BinaryIO:
 
 
 def is_call_log(path: str) -> bool:
-    """Whether there is such a file, and it begins as a log does."""
+    """Return whether the file exists and begins as a log of calls."""
     try:
         with open_regular(path) as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -185,7 +191,7 @@ def is_call_log(path: str) -> bool:
 
 
 def read_log(path: str) -> CallLog:
-    """What is in a log, up to where it was cut off. Raises UsageError, with one line, for a file that is none."""
+    """Read a log up to where it was cut off. Raises UsageError, of one line, if the file is not a log or is damaged."""
     try:
         with open_to_read(path) as file:
             if file.read(len(MAGIC)) != MAGIC:
@@ -204,7 +210,7 @@ def read_log(path: str) -> CallLog:
 
 
 def _frames(file: BinaryIO) -> Iterator[tuple[bytes, int, int, int]]:
-    """(kind, process, offset, bytes) of each whole frame."""
+    """Yield (kind, process, offset, bytes) of each complete frame."""
     length, offset = os.fstat(file.fileno()).st_size, len(MAGIC)
     while offset + FRAME.size <= length:
         file.seek(offset)
@@ -243,7 +249,7 @@ def _take(log: CallLog, file: BinaryIO, kind: bytes, number: int, offset: int, s
 
 
 def _recorded(content: Any) -> Recorded:
-    """Raises ValueError where it is none."""
+    """Parse the description of a process. Raises ValueError if it is none."""
     try:
         who = from_json(Recorded, content)
     except UsageError as error:
@@ -257,7 +263,7 @@ def _recorded(content: Any) -> Recorded:
 
 
 def _checked(number: Any, least: int, beyond: int) -> int:
-    """Return an integer of a log. Raises ValueError for another value, and outside of its range."""
+    """Return an integer of a log. Raises ValueError for another type, or if it is out of range."""
     if type(number) is not int or not least <= number < beyond:
         raise ValueError(f"{number!r:.100} is no number of a log")
     return number

@@ -1,4 +1,4 @@
-"""What a recorder leaves: a file for each process, of which finished stages are taken while it runs
+"""The files that a recorder writes, one for each process; finished stages are taken from them while it runs
 (native/calls/src/header.rs)."""
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ __all__ = [
 
 ENVIRONMENT = "GDBHEAP_CALLS"
 ORDER = "GDBHEAP_CALLS_ORDER"
-# Set where the calls of Python's own allocator are recorded too.
+# Set to record the calls of Python's own allocator too.
 OF_PYTHON = "GDBHEAP_CALLS_OF_PYTHON"
 SUFFIX = ".calls"
-# Pid and beginning, as native/recorder/src/file.rs writes them; the kernel's pids are below 2^22 (PID_MAX_LIMIT).
+# Pid and time of beginning, as native/recorder/src/file.rs writes them; the kernel's pids are below 2^22
+# (PID_MAX_LIMIT).
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.calls")
 MAX_PID = 1 << 22
 MAX_LOST = 1 << 40
-# Behind the log's name: the folder of these files.
+# Appended to the log's path, this names the folder of these files.
 PARTS = ".parts"
 HEADER_BYTES = 16 << 10
 TEXT_AT = 8 << 10
@@ -49,7 +50,7 @@ KEEP_SIZE, PUNCH_HOLE = 1, 2
 
 
 def recorder_library() -> str:
-    """The path of the library that programs are started with. Raises Unsupported where it is missing."""
+    """Return the path of the library that is preloaded into programs. Raises Unsupported if it is missing."""
     folder = Path(gdbheap.__file__).resolve().parent
     found = next(iter(sorted(folder.glob("_recorder*.so"))), None)
     if found is None:
@@ -68,17 +69,18 @@ def is_recorders_name(name: str) -> bool:
 
 
 def parts_path(log: str, who: Recorded) -> str:
-    """Where a process records whose calls go into ``log``."""
+    """Return the path of the file in which a process records the calls that go into ``log``."""
     return os.path.join(log + PARTS, f"{who.pid:016x}-{who.began:016x}{SUFFIX}")
 
 
 class RecorderFile:
-    """The file of one process. ``taken``: how many of its stages are in the log; ``started``: when the kernel started
-    the process, 0 where that was not looked up; ``began``: as its name has it; ``is_lane``: each thread of the process
-    has a file of its own."""
+    """The file of one process.
+
+    ``taken``: how many of its stages are in the log; ``started``: when the kernel started the process, 0 if unknown;
+    ``began``: the time in the file's name; ``is_lane``: each thread of the process has its own file."""
 
     def __init__(self, path: str, taken: int = 0) -> None:
-        """Raises OSError, also for what is no recorder's file."""
+        """Open the file. Raises OSError, also for a file that is not a recorder's."""
         if not is_recorders_name(os.path.basename(path)):
             raise _no_recorders(path)
         self.path, self.taken = path, taken
@@ -88,11 +90,11 @@ class RecorderFile:
         self.pid, self.began = int(pid, 16), int(began, 16)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Remove it: a process that still records in it stops at the end of its stage."""
+        """Remove the file: a process that still records in it stops at the end of its stage."""
         os.unlink(self.path)
 
     @property
@@ -100,7 +102,7 @@ class RecorderFile:
         return os.pread(self._descriptor, HEADER_BYTES, 0)
 
     def who(self) -> Recorded | None:
-        """Who records in it; None where its header is not written yet."""
+        """Return the process that records in the file; None if its header is not written yet."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return None
@@ -124,8 +126,8 @@ class RecorderFile:
         )
 
     def take(self, is_last: bool) -> Iterator[tuple[bytes, int]]:
-        """The stages that are finished, as they go into the log (all of them where ``is_last``), each with when its
-        first call was made. Their room is given back once the next is asked for."""
+        """Yield the finished stages, packed for the log, each with the time of its first call; with ``is_last`` the
+        current stage too. A stage's disk space is released once the next is asked for."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return
@@ -134,7 +136,7 @@ class RecorderFile:
             is_current = self.taken == current
             offset, size = _native.place_of_stage(self.taken, is_current)
             if not self._has_data(offset, size):
-                # The program may have written to the header.
+                # The count of stages comes from the header, to which the program may have written.
                 break
             yield _native.pack_stage(os.pread(self._descriptor, size, offset))
             self.taken += 1
@@ -145,7 +147,7 @@ class RecorderFile:
             yield _native.pack_stage(waiting)
 
     def rest(self) -> list[bytes]:
-        """The stages that were not taken, the last one as far as it goes; they stay."""
+        """Return the stages that were not taken, including the unfinished last one; they stay in the file."""
         header = self._header
         if len(header) < HEADER_BYTES:
             return []
@@ -163,17 +165,17 @@ class RecorderFile:
         try:
             return os.lseek(self._descriptor, offset, os.SEEK_DATA) < offset + size
         except OSError as error:
-            # ENXIO: the rest of the file is a hole, or the file ends before. Not every file system knows holes.
+            # ENXIO: the rest of the file is a hole, or the file ends before. Some file systems have no holes.
             return error.errno != errno.ENXIO
 
     def lost(self) -> int:
-        """Calls that could not be written down, as the program says."""
+        """Return the number of calls that could not be recorded, as the program counts them."""
         header = self._header
         return min(WORDS.unpack_from(header)[6], MAX_LOST) if len(header) >= HEADER_BYTES else 0
 
 
 def _opened(path: str) -> int:
-    """Open a file that a recorder made in a folder of ours. Raises OSError for what somebody else put there."""
+    """Open a file that a recorder made in a folder of ours. Raises OSError if somebody else put it there."""
     number = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     found = os.fstat(number)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
@@ -193,7 +195,7 @@ def _texts(text: bytes) -> Iterator[str]:
 
 
 def _give_back(descriptor: int, offset: int, size: int) -> None:
-    """Some file systems have no holes: then it stays until the end (fallocate(2))."""
+    """Release the disk space of a part of a file; on a file system without holes it stays (fallocate(2))."""
     with suppress(AttributeError, OSError):
         mode = PUNCH_HOLE | KEEP_SIZE
         ctypes.CDLL(None).fallocate64(descriptor, mode, ctypes.c_int64(offset), ctypes.c_int64(size))

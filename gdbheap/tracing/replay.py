@@ -1,4 +1,4 @@
-"""What a program's calls come to when they are made again, under its own allocator or another."""
+"""Replay a program's calls under its own allocator or another, and measure the memory they take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Progress = Optional[Callable[[int, int], None]]
 
 @dataclass(frozen=True)
 class Gaps:
-    """Free memory that glibc does not give back, after so many calls."""
+    """Free memory that glibc cannot return, after that many calls; sizes in bytes."""
 
     calls: int
     system: int | None
@@ -37,8 +37,10 @@ class Gaps:
 
 @dataclass(frozen=True)
 class Run:
-    """One setting. ``system`` and ``in_use`` at the end as malloc_stats() counts them, None of another allocator
-    than glibc. The figures are those of the run in the middle by its peak."""
+    """The figures of one setting.
+
+    ``system`` and ``in_use``: at the end, as malloc_stats() counts them, None for allocators other than glibc. Of
+    several runs these are the figures of the one with the median peak."""
 
     allocator: str
     preloaded: str | None
@@ -61,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Filmed:
-    """Pictures of the heap."""
+    """A film of the heap: pictures in a folder."""
 
     folder: str
     pictures: int
@@ -102,8 +104,10 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Job:
-    """A process's calls, ready to be made again: ``plan`` is the descriptor of what native/core/src/events/plan.rs
-    writes, ``content`` what is in it."""
+    """A process's calls, ready to be replayed.
+
+    ``plan``: the descriptor of the file that native/core/src/events/plan.rs writes; ``content``: the figures of that
+    plan."""
 
     log: CallLog
     process: ProcessCalls
@@ -112,7 +116,7 @@ class Job:
     fill: bool
 
     def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
-        """The answer with these runs."""
+        """Return the answer with these runs."""
         who, content = self.process.who, self.content
         whole = content.whole and self.process.ended
         return Replayed(
@@ -127,9 +131,10 @@ class Job:
 def planned(
     path: str, pid: int | None, fill: bool, mappings: bool, shown: AbstractContextManager[Progress] | None = None
 ) -> Iterator[Job]:
-    """The calls of a log's process, in this block. ``shown``: gives what hears how far the plan is, for as long as it
-    is made. Raises UsageError for a file that is none, or has no such process, and GdbheapError where there is no room
-    for the plan: 8 bytes a call in TMPDIR."""
+    """Plan the replay of a log's process, and yield the job for this block.
+
+    ``shown``: gives a function that receives the progress of planning. Raises UsageError if the file is not a log or
+    has no such process, and GdbheapError if there is no room for the plan (8 bytes a call in TMPDIR)."""
     log = read_log(path)
     process = log.chosen(pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:
@@ -151,7 +156,7 @@ def planned(
 
 
 def _prove_room(content: _native.ReplayPlan, fill: bool) -> None:
-    """Raise GdbheapError where a replay that touches the blocks would take more memory than is left."""
+    """Raise GdbheapError if a replay that touches all blocks would need more memory than is left."""
     need, left = content.peak_bytes, memory_left("self")
     if fill and need > left:
         raise GdbheapError(
@@ -161,10 +166,11 @@ def _prove_room(content: _native.ReplayPlan, fill: bool) -> None:
 
 
 def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
-    """The frames of those that it was forked from, the eldest first, and the number of each fork."""
+    """Return the frames of the processes that this one was forked from, eldest first, each with the number of its
+    fork."""
     known = {(one.who.pid, one.who.began): one for one in log.processes}
     found: list[tuple[Frames, int]] = []
-    # Nobody is his own ancestor, but a file may say so.
+    # A damaged file may claim that a process is its own ancestor.
     seen = {(process.who.pid, process.who.began)}
     while process.who.parent is not None:
         pid, began, number = process.who.parent
@@ -180,9 +186,11 @@ def _parents(log: CallLog, process: ProcessCalls) -> list[tuple[Frames, int]]:
 def run(
     job: Job, setting: Setting, with_gaps: bool = False, stops: Sequence[int] = (), at_stop: AtStop | None = None
 ) -> tuple[Run, Moment | None]:
-    """The calls once, and the last moment. ``with_gaps``: looks for glibc's holes at the peak and at the end.
-    ``at_stop`` gets the pid and the number of calls after each of the calls ``stops`` and after the last, and says
-    whether to go on. Where the allocator ended the process, the run says so. Raises UsageError where the library is no
+    """Replay the calls once; return the figures and the last moment.
+
+    ``with_gaps``: find glibc's holes at the peak and at the end. ``at_stop`` gets the pid and the number of calls after
+    each of the calls ``stops`` and after the last, and returns whether to go on. If the allocator ended the process,
+    the run has the reason as its ``failure``, and the moment is None. Raises UsageError if the library is not an
     allocator."""
     looks = {job.content.peak_call} if with_gaps and setting.library is None else set()
     wanted = frozenset(stops)
@@ -224,14 +232,14 @@ def _run_of(begun: Run, last: Moment, peak: Gaps | None, end: Gaps | None) -> Ru
 
 
 def _check_library(setting: Setting, moment: Moment) -> None:
-    """The dynamic linker goes on without a library that it cannot load."""
+    """Raise UsageError if the library was not loaded: the dynamic linker goes on without one that it cannot load."""
     if setting.library is not None and os.path.realpath(moment.file) != os.path.realpath(setting.library):
         raise UsageError(f"{one_line(setting.library)} is no library with a malloc that can be preloaded here")
 
 
 def _gaps_of(pid: int, moment: Moment) -> Gaps | None:
-    """Its holes, of a replayer that waits; None where we must not look at it."""
-    # Imported where it is needed: it is nearly all of gdbheap.
+    """Return the holes of a stopped replayer; None if it cannot be read."""
+    # Imported on use: this imports nearly all of gdbheap.
     from gdbheap.answers.holes import holes
     from gdbheap.heap import Heap
     from gdbheap.targets.process import stopped

@@ -1,4 +1,4 @@
-"""Under what calls are made again: an allocator, and how it is set."""
+"""The settings for a replay: an allocator, and its tunables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GLIBC = "glibc"
 PREFIX = "glibc.malloc."
 TUNABLES = "GLIBC_TUNABLES"
 HUGE = f"{PREFIX}hugetlb"
-# What a log may set, and to what. Not perturb and check: glibc then writes to what it hands out, which moves no block
-# and would have a replay touch all of them.
+# The tunables that a log may set. Not perturb and check: with them glibc writes to the blocks that it hands out, which
+# moves none, but would make a replay touch all of them.
 RECORDED = frozenset(
     PREFIX + name
     for name in (
@@ -32,7 +32,8 @@ RECORDED = frozenset(
     )
 )  # fmt: skip
 NUMBER = re.compile(r"0|[1-9][0-9]{0,19}|0[xX][0-9a-fA-F]{1,16}")
-# Also how glibc was set before it had tunables (malloc/arena.c, elf/dl-tunables.list), by the names of these.
+# Environment variables that set glibc before it had tunables, and their tunables (malloc/arena.c,
+# elf/dl-tunables.list).
 ALIASES = {
     "MALLOC_ARENA_MAX": "arena_max",
     "MALLOC_ARENA_TEST": "arena_test",
@@ -56,15 +57,16 @@ TUNABLE = re.compile(r"\A(\S+): (\S+) \(min: (\S+), max: (\S+)\)")
 
 @dataclass(frozen=True)
 class Setting:
-    """``library``: the file that is preloaded, None for glibc's own allocator. ``tunables``: glibc's, by their whole
-    names."""
+    """An allocator and its tunables for a run.
+
+    ``library``: the file to preload, None for glibc's allocator; ``tunables``: glibc's, by their full names."""
 
     library: str | None = None
     tunables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def allocator(self) -> str:
-        """Its name for people: glibc, jemalloc, or the file's."""
+        """The allocator's name for people: glibc, jemalloc, … or else the file's name."""
         if self.library is None:
             return GLIBC
         file = os.path.basename(self.library)
@@ -72,16 +74,16 @@ class Setting:
 
     @property
     def tuned(self) -> str:
-        """The value of GLIBC_TUNABLES; "" without any."""
+        """The value of GLIBC_TUNABLES, "" without tunables."""
         return ":".join(f"{name}={value}" for name, value in self.tunables.items())
 
     def with_tunables(self, **values: int) -> Setting:
-        """The same with some of malloc's tunables set in another way."""
+        """Return the same setting with some of malloc's tunables changed."""
         added = {PREFIX + name: str(value) for name, value in values.items()}
         return Setting(self.library, {**self.tunables, **added})
 
     def environment(self) -> dict[str, str]:
-        """What a program is started with: our own environment, but for what sets glibc's malloc."""
+        """Return the environment for the program: our own, with only this setting's variables for malloc."""
         ours = {name: value for name, value in os.environ.items() if name not in (*ALIASES, TUNABLES, PRELOAD)}
         if self.library is not None:
             ours[PRELOAD] = self.library
@@ -91,8 +93,10 @@ class Setting:
 
 
 def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
-    """Return how the program itself ran, as far as RECORDED tunables say with a NUMBER, or with the allocator that the
-    user names. Raises UsageError where a log names a library that is none of LIBRARIES: a library that is loaded runs.
+    """Return the setting under which the program itself ran, or the one with the ``allocator`` that the user names.
+
+    Of the log only RECORDED tunables with a NUMBER are used. Raises UsageError if the log names a library that is none
+    of LIBRARIES: loading a library runs its code.
     """
     library = _recorded_library(who.malloc) if allocator is None else library_of(allocator)
     aliases = {PREFIX + tunable: who.environment[name] for name, tunable in ALIASES.items() if name in who.environment}
@@ -100,14 +104,14 @@ def recorded_setting(who: Recorded, allocator: str | None = None) -> Setting:
     said = {**aliases, **{name: value for name, _, value in parts}}
     tunables = {name: value for name, value in said.items() if name in RECORDED and NUMBER.fullmatch(value)}
     if int(tunables.get(HUGE, "0"), 0) > 1:
-        # Pages of the machine's pool, which nobody else could have meanwhile.
+        # Larger values take pages from the machine's pool, which no other program could have meanwhile.
         tunables[HUGE] = "1"
     return Setting(library, tunables)
 
 
 def _recorded_library(path: str) -> str | None:
-    """Return the file of one of LIBRARIES that a path of a log leads to; None for glibc's, and where there is no file.
-    Raises UsageError where it is another one."""
+    """Return the one of LIBRARIES that a log's path leads to; None for glibc's, or if the file does not exist. Raises
+    UsageError for any other library."""
     held = FileSystems().find(path) if path and not LIBC.match(os.path.basename(path)) else None
     if held is None:
         return None
@@ -121,7 +125,7 @@ def _recorded_library(path: str) -> str | None:
 
 
 def library_of(name: str) -> str | None:
-    """The file that --allocator means: one of LIBRARIES, a file's path, or its name in the usual folders; None for
+    """Return the file that --allocator means: one of LIBRARIES, a path, or a file's name in the usual folders; None for
     glibc. Raises UsageError."""
     if name == GLIBC:
         return None
@@ -135,7 +139,7 @@ def library_of(name: str) -> str | None:
 
 
 def found_allocators() -> list[str]:
-    """The files of those of LIBRARIES that are installed."""
+    """Return the files of those LIBRARIES that are installed."""
     return [path for path in map(_find, LIBRARIES.values()) if path is not None]
 
 
@@ -147,7 +151,7 @@ def _find(file: str) -> str | None:
 
 
 def _known_to_linker(file: str) -> str | None:
-    """Where the dynamic linker's cache has it."""
+    """Return the path of a library in the dynamic linker's cache; None if it is not there."""
     output = ""
     with suppress(OSError, subprocess.SubprocessError):
         output = subprocess.run([LDCONFIG, "-p"], capture_output=True, text=True, timeout=10).stdout
@@ -156,8 +160,8 @@ def _known_to_linker(file: str) -> str | None:
 
 
 def tunables_of(text: str) -> dict[str, str]:
-    """Those of --tunables, as GLIBC_TUNABLES has them; malloc's may go by their last name. Raises ValueError for what
-    glibc would ignore without a word."""
+    """Parse --tunables, which has the form of GLIBC_TUNABLES; for malloc's tunables the last part of the name is
+    enough. Raises ValueError for input that glibc would silently ignore."""
     found = {}
     known = _known_tunables()
     for part in filter(None, text.split(":")):
@@ -183,7 +187,7 @@ def _check_value(name: str, value: str, known: Mapping[str, tuple[int, int]]) ->
 
 
 def _known_tunables() -> dict[str, tuple[int, int]]:
-    """Least and greatest values by name; empty where glibc does not list them (before 2.33)."""
+    """Return the least and greatest value of each tunable; empty if glibc cannot list them (before 2.33)."""
     output = ""
     with suppress(OSError, subprocess.SubprocessError):
         output = subprocess.run([LINKER, "--list-tunables"], capture_output=True, text=True, timeout=10).stdout

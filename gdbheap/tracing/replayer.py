@@ -1,4 +1,4 @@
-"""The program that makes recorded calls again (native/replayer), and what it says."""
+"""Run the program that replays recorded calls (native/replayer), and parse its output."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["Ended", "Grown", "Moment", "Replayer"]
 
 GO_ON = b"\n"
 WORDS_BYTES = 1000
-# One part of so many of the threads that may still be started.
+# Divisor: this part of the threads that may still be started is given to the replay.
 THREADS_SPARED = 2
-# One part of so many of the memory that is left is not given away: what a program touches between two looks at it.
+# Divisor: this part of the free memory is kept back, for what a program touches between two checks.
 MEMORY_SPARED = 8
 LOOK_SECONDS = 0.02
 
@@ -37,10 +37,11 @@ class Ended(GdbheapError):
 
 @dataclass(frozen=True)
 class Moment:
-    """After so many calls. Bytes: ``rss`` and ``peak_rss`` of the allocator's pages, now and at most so far; ``usable``
-    of what is handed out, of ``blocks``; ``system`` and ``in_use`` as glibc says, None of another. ``failures``: calls
-    that gave nothing although they had given something. ``fixed``: addresses are the same in each run. ``file``: whose
-    malloc it is."""
+    """The state after a number of calls; sizes in bytes.
+
+    ``rss``, ``peak_rss``: of the allocator's pages, now and at most so far; ``usable``: of the ``blocks`` in use;
+    ``system``, ``in_use``: as glibc reports, None for other allocators. ``failures``: calls that failed but had
+    succeeded when recorded. ``fixed``: addresses are the same in each run. ``file``: the file of its malloc."""
 
     is_end: bool
     calls: int
@@ -58,8 +59,8 @@ class Moment:
 
 @dataclass(frozen=True)
 class Grown:
-    """A call that made an arena of glibc's larger by ``bytes``. ``size``, ``alignment``: what it asked for; ``arena``:
-    its address in the replay, 0 for the main one."""
+    """A call that made an arena of glibc grow by ``bytes``. ``size``, ``alignment``: its arguments; ``arena``: the
+    arena's address in the replay, 0 for the main one."""
 
     call: int
     size: int
@@ -69,7 +70,7 @@ class Grown:
 
 
 def replayer_program() -> str:
-    """Its path. Raises Unsupported where it is missing."""
+    """Return the path of the replayer. Raises Unsupported if it is missing."""
     path = Path(gdbheap.__file__).resolve().parent / "_replayer"
     if not os.access(path, os.X_OK):
         raise Unsupported("the replayer is missing: gdbheap was installed without it")
@@ -77,19 +78,21 @@ def replayer_program() -> str:
 
 
 class Replayer:
-    """One replay, in a block: it is gone when that ends. ``pid``: of the process, which waits at each moment.
-    ``growths``: those up to there, where they were asked for."""
+    """One replay, as a context manager, which kills the process at its end.
+
+    ``pid``: of the process, which waits at each moment. ``growths``: the arena growths so far, if they were asked
+    for."""
 
     def __init__(
         self, plan: int, setting: Setting, fill: bool, stops: Sequence[int] = (), with_growths: bool = False
     ) -> None:
-        """``plan``: the descriptor of one. ``stops``: calls after which it waits, besides the last. Raises Unsupported,
-        GdbheapError."""
+        """Start the replayer. ``plan``: the descriptor of a plan; ``stops``: calls after which it waits, besides the
+        last. Raises Unsupported, GdbheapError."""
         self.growths: list[Grown] = []
-        # Read only where it ends too early, and never waited for.
+        # Read only if it ends too early, and never waited for.
         self._errors = tempfile.TemporaryFile(prefix="gdbheap-errors-")
         left = memory_left("self")
-        # 0: the kernel's limit counts what nobody touches too, so that there is none without ``fill``.
+        # 0 means no limit. The kernel's limit also counts untouched memory, so it is used only with ``fill``.
         memory = max(1, left) if fill else 0
         self._memory, self._is_over, self._took_all = left - left // MEMORY_SPARED, threading.Event(), False
         numbers = [plan, int(fill) + 2 * with_growths, threads_left() // THREADS_SPARED, memory, *sorted(set(stops))]
@@ -102,7 +105,7 @@ class Replayer:
                 stderr=self._errors,
                 pass_fds=[plan],
                 env=setting.environment(),
-                # A terminal's Ctrl-C is for us.
+                # A terminal's Ctrl-C must reach only gdbheap.
                 start_new_session=True,
             )
         except OSError as error:
@@ -120,7 +123,7 @@ class Replayer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Before the process is waited for: then another one may get its number.
+        # Before the process is waited for: after that its id may be reused.
         self._is_over.set()
         self._watching.join()
         with suppress(OSError):
@@ -132,7 +135,8 @@ class Replayer:
                     stream.close()
 
     def _watch(self) -> None:
-        """End it once it has touched more memory than it may: by --fill, or by what an allocator writes itself."""
+        """Kill the replayer once it has touched more memory than allowed: through --fill, or because the allocator
+        writes."""
         while not self._is_over.wait(LOOK_SECONDS):
             if _private_memory(self.pid) > self._memory:
                 self._took_all = True
@@ -140,7 +144,8 @@ class Replayer:
                 return
 
     def moments(self) -> Iterator[Moment]:
-        """Each stop, and the end; it goes on once the next is asked for. Raises Ended, Unsupported."""
+        """Yield the moment at each stop and at the end; the replay continues when the next is asked for. Raises Ended,
+        Unsupported."""
         while True:
             moment = self._next()
             yield moment
@@ -198,7 +203,7 @@ class Replayer:
 
 
 def _private_memory(pid: int) -> int:
-    """Return the bytes of a process that are no file's and that nobody shares; 0 where it has ended."""
+    """Return a process's private anonymous memory in bytes, swapped memory included; 0 if it has ended."""
     with suppress(OSError):
         fields = parse_status(Path(f"{PROC}/{pid}/status").read_bytes())
         return sum(kib(fields.get(name, "")) or 0 for name in ("RssAnon", "VmSwap"))

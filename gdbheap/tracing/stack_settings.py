@@ -1,4 +1,4 @@
-"""What a recorder is told of stacks: every how many bytes it takes one, and where Python keeps its frames."""
+"""The setting that tells a recorder how often to record stacks, and where Python keeps its frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["EVERY_CALL", "STACKS_ENVIRONMENT", "USUAL_MEAN", "stack_settings"]
 STACKS_ENVIRONMENT = "GDBHEAP_STACKS"
 USUAL_MEAN = 512 << 10
 EVERY_CALL = 1
-# The first release with a _PyRuntime, by which its threads are found.
+# The first release with _PyRuntime, through which its threads are found.
 OLDEST = (3, 7)
 # In the order of native/recorder/src/stacks/settings.rs.
 FIELDS = (
@@ -21,7 +21,7 @@ FIELDS = (
 
 
 def stack_settings(mean: int) -> str:
-    """The recorder's variable: a stack every ``mean`` bytes on average, 1 for one with each call."""
+    """Return the recorder's environment variable: a stack every ``mean`` bytes on average; 1 means with each call."""
     releases = [
         f"{name}:{','.join(str(-1 if (at := fields.get(field)) is None else int(at)) for field in FIELDS)}"
         for name, fields in table("cpython")["releases"].items()

@@ -1,4 +1,4 @@
-"""What recorded calls add up to: what was in use when, sizes, lifetimes (native/core/src/events/stats)."""
+"""Statistics of recorded calls: blocks in use over time, sizes, lifetimes (native/core/src/events/stats)."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 LIFETIME_ERROR = 1 / 128
-"""Quantiles of lifetimes are too high by less than this share; below 256 they are exact."""
+"""The largest relative error of lifetime quantiles, which are rounded up; below 256 they are exact."""
 NANOSECONDS = 10**9
 
 
 @dataclass(frozen=True)
 class CallCounts:
-    """How many calls of each kind there were. ``all``: of the first five, by which calls are numbered from 1."""
+    """The number of calls of each kind. ``all``: of the first five kinds, which are numbered from 1."""
 
     all: int
     malloc: int
@@ -55,7 +55,7 @@ class CallCounts:
 
 @dataclass(frozen=True)
 class InUse:
-    """Blocks in use."""
+    """Blocks in use: their number and sizes in bytes."""
 
     count: int
     bytes: int
@@ -64,7 +64,7 @@ class InUse:
 
 @dataclass(frozen=True)
 class Moment:
-    """What is in use after a call, 0 before the first."""
+    """The blocks in use after a call (0: before the first); ``seconds`` since the log began."""
 
     count: int
     bytes: int
@@ -75,7 +75,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Requested:
-    """The calls that gave a block, realloc's among them."""
+    """The calls that returned a block, including realloc."""
 
     calls: int
     bytes: int
@@ -84,8 +84,8 @@ class Requested:
 
 @dataclass(frozen=True)
 class SizeOfCalls:
-    """Calls that gave at least ``start`` and less than ``end`` bytes, and blocks of such sizes. In JSON ``from`` and
-    ``to``."""
+    """Calls that requested at least ``start`` and less than ``end`` bytes, and live blocks of these sizes. In JSON
+    ``from`` and ``to``."""
 
     keys: ClassVar[dict[str, str]] = {"start": "from", "end": "to"}
 
@@ -99,7 +99,7 @@ class SizeOfCalls:
 
 @dataclass(frozen=True)
 class Span:
-    """Blocks that lived at least ``start`` calls and less than ``end``. In JSON ``from_calls`` and ``to_calls``."""
+    """Blocks that lived for at least ``start`` and less than ``end`` calls. In JSON ``from_calls`` and ``to_calls``."""
 
     keys: ClassVar[dict[str, str]] = {"start": "from_calls", "end": "to_calls"}
 
@@ -110,7 +110,7 @@ class Span:
 
 @dataclass(frozen=True)
 class LifetimesOf:
-    """Quantiles."""
+    """Quantiles of lifetimes, None without any."""
 
     median: float | None
     p90: float | None
@@ -119,8 +119,10 @@ class LifetimesOf:
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Lives of the blocks that were released. In calls: those of all threads between the allocation and the release,
-    ``within_a_call`` had none. In seconds: by the times that the log has."""
+    """Lifetimes of the released blocks.
+
+    In calls: how many calls of any thread came between allocation and release; ``within_a_call``: blocks with none. In
+    seconds: by the times in the log, which are ``tick`` apart on average."""
 
     released: int
     within_a_call: int
@@ -133,7 +135,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Cumulated:
-    """Bytes that were asked for and given, all together."""
+    """Bytes of all requests together."""
 
     upper: int
     lower: int
@@ -141,7 +143,7 @@ class Cumulated:
 
 @dataclass(frozen=True)
 class Temporary:
-    """Blocks that the next call of the thread that allocated them released."""
+    """Blocks that the allocating thread released in its next call."""
 
     count: int
     bytes: int
@@ -149,7 +151,7 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Resized:
-    """What realloc did to blocks that were known."""
+    """What realloc did to known blocks."""
 
     made_larger: int
     shrunk: int
@@ -159,7 +161,7 @@ class Resized:
 
 @dataclass(frozen=True)
 class Point:
-    """The end of a stretch of calls."""
+    """The end of a range of calls: the blocks in use then, and ``most``, the most bytes in use within the range."""
 
     call: int
     seconds: float
@@ -170,7 +172,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curves:
-    """At most 2,048 points each; none where there were no calls."""
+    """Blocks in use over calls and over time, at most 2,048 points each; empty without calls."""
 
     over_calls: list[Point]
     over_seconds: list[Point]
@@ -178,8 +180,9 @@ class Curves:
 
 @dataclass(frozen=True)
 class CallStats:
-    """The answer of ``gdbheap stats FILE``: of one process's calls. Where a release is not in the log, something
-    else came in the block's place."""
+    """The answer of ``gdbheap stats FILE`` for one process.
+
+    ``not_released``: blocks whose address was given out again although no release is in the log."""
 
     file: str
     pid: int
@@ -211,8 +214,8 @@ class CallStats:
 
 
 def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:
-    """What a log's process's calls add up to: of that with this pid, or that with the most calls. Raises UsageError for
-    a file that is none, or has no such process."""
+    """Return the statistics of a process of a log: the one with this pid, or the one with the most calls. Raises
+    UsageError if the file is not a log, or has no such process."""
     log = read_log(path)
     process = log.chosen(pid)
     found = _native.call_stats(process.opened, process.frames, room_for_copy(), progress)

@@ -1,4 +1,4 @@
-"""A command that is started with the recorder, and its calls on their way into the log."""
+"""Start a command with the recorder, and collect its calls in the log."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ __all__ = ["Traced", "TracedProcess", "finish", "trace"]
 
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
-# Bytes without which a recorder gives up: two slots and a stage (native/recorder/src/file.rs).
+# With less room than this on the disk a recorder gives up: two slots and a stage (native/recorder/src/file.rs).
 NEEDED_BYTES = 3 * _native.place_of_stage(0, True)[1]
-# The log in that folder, until it is whole and takes its place.
+# The log's name in the folder of parts, until it is complete and takes its place.
 LOG = "log"
-# Files of ours in it that were never renamed.
+# Files of ours in that folder that were never renamed.
 UNFINISHED = re.compile(r"\.gdbheap-[0-9a-f]+\.part")
 PR_SET_CHILD_SUBREAPER = 36
-# Names in a message.
+# The number of names in a message.
 SHOWN = 3
 
 
 @dataclass(frozen=True)
 class TracedProcess:
-    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, and what was in
+    """A process of the log: its calls (malloc, calloc, realloc, memalign and free), its threads, and its bytes in
     use."""
 
     pid: int
@@ -61,7 +61,8 @@ class TracedProcess:
 
 @dataclass(frozen=True)
 class TracedPython:
-    """Calls of Python's own allocator; a child frees blocks of its parent's that were never seen allocated."""
+    """The calls of Python's own allocator. ``unknown``: a child frees its parent's blocks, whose allocation it never
+    saw."""
 
     calls: int
     live_blocks: int
@@ -94,10 +95,11 @@ def trace(
     stacks: int = 0,
     mode: int = PRIVATE,
 ) -> Traced:
-    """Record a command's calls, and those of all that it starts; ``order``: BY_LOCK or BY_TIME; ``of_python``: those of
-    Python's own allocator too; ``stacks``: every how many bytes on average a stack is recorded, 1: with each call, 0:
-    none is. Raises UsageError, Unsupported before it is started; afterwards it goes on to its end whatever happens to
-    the log."""
+    """Record the calls of a command, and of all that it starts, and return the sums.
+
+    ``order``: BY_LOCK or BY_TIME; ``of_python``: also record Python's own allocator; ``stacks``: the average
+    bytes between two recorded stacks (1: a stack with each call, 0: none). Raises UsageError, Unsupported before the
+    command starts; after that it runs to its end, whatever happens to the log."""
     library, parts = recorder_library(), path + PARTS
     if is_stream(path):
         raise refused(path, "calls are recorded in a regular file")
@@ -121,7 +123,7 @@ def trace(
     try:
         status = _until_ended(collecting, started)
     except KeyboardInterrupt:
-        # A terminal's goes to the command too, and it may have ended by it.
+        # A terminal's Ctrl-C reaches the command too, and may have ended it.
         status = started.wait(1.0)
         if status is None:
             started.let_go()
@@ -136,11 +138,11 @@ def trace(
 
 
 def finish(path: str, mode: int = PRIVATE) -> Traced:
-    """Put what a recording that was killed has left into its log. Raises UsageError."""
+    """Put what a killed recording has left into its log. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
     if _is_there(path) and not _has_recording(folder):
-        # It was killed when the log was in its place already.
+        # The recording was killed when the log was already renamed.
         with closing(folder):
             found = _traced(path, 0.0, None, [])
             folder.remove()
@@ -158,7 +160,7 @@ def _is_there(path: str) -> bool:
 
 
 def _has_older(path: str, folder: PrivateFolder) -> bool:
-    """Return whether an older log, or another file, is where the log belongs that was cut off."""
+    """Return whether the log's path has another file than the log that was cut off, such as an older log."""
     if not _is_there(path) or _is_there(os.path.join(folder.inside, LOG)):
         return _is_there(path)
     try:
@@ -171,7 +173,7 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
     try:
         folder = PrivateFolder(parts, False)
         strangers = _strangers(folder)
-        # A program that was traced may have put files beside those of a recording.
+        # A traced program may have put files next to those of a recording.
         if strangers and not _has_recording(folder):
             folder.close()
             reason = f"it is no recording's folder, as {one_line(strangers[0])} shows: nothing was touched"
@@ -185,13 +187,13 @@ def _find_parts(path: str, parts: str) -> PrivateFolder:
 
 
 def _strangers(folder: PrivateFolder) -> list[str]:
-    """Return the names of what neither a recorder nor we put into the folder of a recording."""
+    """Return the names of files in a recording's folder that neither a recorder nor gdbheap put there."""
     names = (name for name in os.listdir(folder.inside) if name != LOG and not UNFINISHED.fullmatch(name))
     return sorted(name for name in names if not is_recorders_name(name))
 
 
 def _has_recording(folder: PrivateFolder) -> bool:
-    """Return whether a log or recorders' files are in a folder."""
+    """Return whether a folder contains a log or recorders' files."""
     return is_call_log(os.path.join(folder.inside, LOG)) or any(map(is_recorders_name, os.listdir(folder.inside)))
 
 
@@ -207,13 +209,13 @@ def _make_parts(parts: str) -> PrivateFolder:
 
 
 def _adopt() -> None:
-    """What the command leaves running becomes our child, so that its end is seen."""
+    """Become the parent of processes that the command leaves running, so that their end is seen."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _until_ended(collecting: _Collecting, started: Started) -> int | None:
-    """The command's status, once it and all that it started have ended."""
+    """Wait until the command and all that it started have ended; return the command's status."""
     while started.status() is None:
         collecting.take()
         started.wait(WAIT_SECONDS)
@@ -225,12 +227,13 @@ def _until_ended(collecting: _Collecting, started: Started) -> int | None:
 
 
 class _Collecting:
-    """Brings stages into the log while they come; an older log stays until this one is whole. ``command``: the process
-    whose status somebody else waits for."""
+    """Moves stages into the log while they are recorded; an older log stays until this one is complete.
+
+    ``command``: the pid of the command, whose status is collected elsewhere."""
 
     def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
-        """``folder``: that of the parts; ``mode``: of the log; ``has_older``: whether an older log has its place; else
-        it grows there, where others can read it. Raises UsageError."""
+        """Open the log for writing. ``folder``: of the parts; ``mode``: of the log; ``has_older``: an older log has its
+        path, else the log grows there, where others can read it. Raises UsageError."""
         self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
         self._inside = os.path.join(folder.inside, LOG) if has_older else path
@@ -249,12 +252,12 @@ class _Collecting:
         self._has_calls = any(known.frames for known in self._known)
 
     def take(self) -> None:
-        """All that is finished, and all of processes that have ended."""
+        """Move all finished stages into the log, and all stages of processes that have ended."""
         if self._failed:
             return
         try:
             self._look()
-            # A process that executes another program goes on with another number.
+            # After an exec, a process continues under another number.
             newest = {file.pid: self._numbers[path] for path, file in sorted(self._files.items())}
             for path, file in list(self._files.items()):
                 is_over = newest[file.pid] != self._numbers[path] or not self._is_alive(file)
@@ -274,13 +277,13 @@ class _Collecting:
 
     @property
     def path(self) -> str:
-        """Where the log is to be found afterwards."""
+        """The path where the log can be found afterwards."""
         if not self._failed or self._inside == self._path:
             return self._path
         return os.path.join(self._path + PARTS, LOG)
 
     def running(self) -> list[RecorderFile]:
-        """The files of processes that have not ended."""
+        """Return the files of processes that have not ended."""
         return [] if self._failed else list(self._files.values())
 
     def _look(self) -> None:
@@ -291,7 +294,7 @@ class _Collecting:
                 self._look_at(path, name)
 
     def _look_at(self, path: str, name: str) -> None:
-        """Take a file that is new. What cannot be a recorder's, as a folder or a link, is left out."""
+        """Take a new file; a file that cannot be a recorder's, such as a folder or a link, is left out."""
         try:
             file = RecorderFile(path)
         except OSError as error:
@@ -311,12 +314,12 @@ class _Collecting:
             os.unlink(path)
 
     def _look_for_room(self) -> None:
-        """Note whether there is room for a stage now that a recorder could not write one."""
+        """Note that the disk is full if there is no room for a stage, since a recorder could not write one."""
         room = os.statvfs(self._folder.inside)
         self.disk_full |= room.f_bavail * room.f_frsize < NEEDED_BYTES
 
     def _tell_left_out(self) -> None:
-        """Name what is in the folder and is no part of the recording."""
+        """Report the files in the folder that are no part of the recording."""
         names = ", ".join(map(one_line, sorted(self._left_out)[:SHOWN]))
         more = ", …" if len(self._left_out) > SHOWN else ""
         if names:
@@ -341,7 +344,7 @@ class _Collecting:
         for packed, tick in file.take(is_over):
             self._has_calls = True
             if file.is_lane:
-                # Calls of handlers that were not written down any more have no time, and come last.
+                # Calls of signal handlers that the process could no longer write have no time, and come last.
                 self._writer.timed_stage(number, packed, tick or LAST_TICK, file.began)
             else:
                 self._writer.stage(number, packed)
@@ -357,7 +360,7 @@ class _Collecting:
                 file.remove()
 
     def _is_alive(self, file: RecorderFile) -> bool:
-        """Whether its process still runs. One that has ended and was left to us is collected."""
+        """Return whether the file's process still runs. If it has ended and is our child, it is reaped."""
         found = running(file.pid)
         if found is not None:
             file.started = file.started or found.start
@@ -368,8 +371,9 @@ class _Collecting:
         return False
 
     def end(self, status: int | None, is_asked: bool = False) -> str:
-        """Take what is there, also of processes that run on. Returns where the log is until this is closed. Without
-        being asked it does not take the place of an older one where calls are missing in it."""
+        """Take all stages, also those of processes that run on; return the log's path until this object is closed.
+
+        Unless the user asked for it (``is_asked``), a log with missing calls does not replace an older one."""
         self.take()
         try:
             if not self._failed:
@@ -382,7 +386,7 @@ class _Collecting:
         return self._path if self._is_settled else self._inside
 
     def _settle(self, status: int | None, is_asked: bool) -> None:
-        """Put the log into its place. Raises OSError, UsageError."""
+        """Move the log to its place. Raises OSError, UsageError."""
         for path, file in list(self._files.items()):
             self._take(path, file, True)
         self._writer.end(status)
@@ -401,7 +405,7 @@ class _Collecting:
         self._is_settled = True
 
     def close(self) -> None:
-        """Let the parts go; remove them where nothing is left to be put into the log."""
+        """Close the folder of parts; remove it if nothing is left to put into the log."""
         self._writer.close()
         if not self._failed:
             self._folder.remove(self._left_out)
@@ -409,7 +413,7 @@ class _Collecting:
 
 
 def _answered(collecting: _Collecting, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
-    """Return what was recorded, once all of it is where it belongs."""
+    """Finish the log, and return what was recorded."""
     try:
         log = collecting.end(status, is_asked)
         found = _traced(log, seconds, status, collecting.failures, collecting.disk_full)

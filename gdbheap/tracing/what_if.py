@@ -1,4 +1,4 @@
-"""A program's calls under each allocator that is there, and under each of glibc's tunables that could matter."""
+"""Replay a program's calls under each installed allocator, and under each glibc tunable that could matter."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from gdbheap.tracing.replay_settings import Setting, found_allocators
 
 __all__ = ["settings", "what_if"]
 
-# Others than glibc give memory back by the clock: no two runs are the same.
+# Allocators other than glibc return memory by time: no two runs are the same.
 ROUNDS = 3
 THRESHOLD = 128 << 10
-# What is no more than this is chance: a part of the first row's peak, and bytes.
+# Smaller differences are noise: a share of the first row's peak, and bytes.
 SHARE, BYTES = 0.02, 256 << 10
 
 
 def settings(base: Setting, threads: int) -> list[Setting]:
-    """As the program ran, then what could be set instead. The thresholds are glibc's own to begin with: setting them
-    keeps them from rising (mallopt(3))."""
+    """Return the settings to try: the program's own first, then the alternatives.
+
+    The thresholds are glibc's initial ones: setting them keeps them from rising (mallopt(3))."""
     glibc = Setting(None, base.tunables if base.library is None else {})
     tuned = [glibc.with_tunables(arena_max=1)] if threads > 1 else []
     tuned += [
@@ -33,7 +34,8 @@ def settings(base: Setting, threads: int) -> list[Setting]:
 
 
 def what_if(job: Job, base: Setting, tell: Callable[[str], None]) -> Replayed:
-    """A run for each setting; ``tell`` gets a line before each. Ctrl-C ends it with what there is."""
+    """Run the replay under each setting and return the answer; ``tell`` gets a line before each. Ctrl-C ends it with
+    the runs so far."""
     runs: list[Run] = []
     fixed, is_cut = True, False
     wanted = settings(base, job.content.threads)
@@ -52,7 +54,7 @@ def what_if(job: Job, base: Setting, tell: Callable[[str], None]) -> Replayed:
 
 
 def _rounds(job: Job, setting: Setting) -> tuple[Run, bool]:
-    """The run in the middle, by its peak, and how far they are apart."""
+    """Return the run with the median peak, and whether addresses were the same in each run."""
     done = [run(job, setting, with_gaps=True)]
     while setting.library is not None and done[-1][0].failure is None and len(done) < ROUNDS:
         done.append(run(job, setting))
@@ -67,8 +69,8 @@ def _rounds(job: Job, setting: Setting) -> tuple[Run, bool]:
 
 
 def best(runs: Sequence[Run]) -> int | None:
-    """The number of the run that takes the least memory at most, if that is less than the first takes by more than they
-    differ between runs; of several that are as good, the first."""
+    """Return the number of the run with the least peak, if it beats the first by more than the noise between runs, else
+    None; of equally good runs the first."""
     first = runs[0]
     if first.least_peak_rss is None:
         return None

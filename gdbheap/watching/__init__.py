@@ -1,1 +1,1 @@
-"""When to look: what a process, its control group and the machine must come to, and how that is waited for."""
+"""Wait until a process, its control group or the machine reaches a condition, and act then."""

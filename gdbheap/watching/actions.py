@@ -1,7 +1,7 @@
-"""What is done when the moment has come: a snapshot and the answer of ``heap`` from one stop, a core, a command.
+"""Act when the condition is met: take a snapshot and the answer of ``heap`` from one stop, a core, run a command.
 
-The look is taken in a child process of ours: what it needs of memory is given back when it ends, and whatever befalls
-it, the waiting goes on. Each step that fails is a line, and the next one is tried."""
+The heap is read in a child process of gdbheap: its memory is returned when it ends, and the wait goes on whatever
+happens to it. A step that fails gives one line, and the next step is tried."""
 
 from __future__ import annotations
 
@@ -39,42 +39,44 @@ from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "check"]
 
-# gdb lets the process go when it is asked to end; it is given this long for that.
+# gdb releases the process when it is asked to end; it has this long for that.
 PARTING_SECONDS = 5.0
 PARTING = (signal.SIGTERM, signal.SIGKILL)
-# A gdb that does not stop within this time waits in the kernel.
+# A gdb that does not stop within this time is waiting in the kernel.
 STOPPING_SECONDS = 2.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)
-# Each stops a process that does not handle it.
+# Each of these stops a process that does not handle it.
 STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
-# gdb needs this much address space for itself.
+# gdb needs this much address space itself.
 GDB_SPACE = 512 << 20
-# Whatever lies below this folder's name is not there, ".." neither.
+# No path below this name exists, not even "..".
 NOWHERE = "/dev/null"
-# gdb opens what a target names: its executable, which names a file of symbols, and the libraries of its link map, whose
-# names may be relative. Without the system's name gdb reads no link map and no vDSO while it attaches.
+# gdb opens files that a target names: its executable, which names a file of symbols, and the libraries of its link map,
+# whose names may be relative. Without the name of the system (osabi), gdb reads no link map and no vDSO on attach.
 SETTINGS = (
     "set debuginfod enabled off", "set auto-load off", "set auto-solib-add off", "set osabi none",
     f"set sysroot {NOWHERE}", f"set debug-file-directory {NOWHERE}", "set confirm off", "set pagination off",
-    # What no such line names is not read: nothing while gdb attaches.
+    # Memory outside such a line is not read: so gdb reads nothing while it attaches.
     "mem 0 1 ro",
 )  # fmt: skip
 GDB = ("gdb", "-nx", "-q", *(word for setting in SETTINGS for word in ("-iex", setting)))
-# gdb reads commands when it has attached, or could not. An error leaves out what is left of a block.
+# gdb reads commands once it has attached, or could not. An error skips the rest of an "if" block.
 READY = b"gdbheap: gdb is ready"
 ATTACHED = f"shell echo '{READY.decode()}' >&2\n"
-# The notes of a core are those of the system.
+# With the osabi set, the notes of the core are those of Linux.
 WRITE = "if 1\n{}set osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 
 
 @dataclass(frozen=True)
 class Actions:
-    """``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which; ``run``: a
+    """The steps to do, and their limits.
+
+    ``folder``: where files are written; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files; ``run``: a
     command and its arguments; ``run_limit``: seconds until it is ended; ``max_stop``: for how many seconds the process
-    is held at most, by the look and again by the core, None without end; ``document``: what --heap keeps of a heap,
-    with its holders; ``mode``: of all files."""
+    is stopped at most, for the heap and again for the core, None without limit; ``document``: returns the text for
+    --heap and the holders of a heap; ``mode``: of all files."""
 
     folder: str
     snapshot: bool
@@ -90,9 +92,11 @@ class Actions:
 
 @dataclass
 class Done:
-    """``files``: what was written, by its kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``: for
-    how many seconds the process stood still for the look, None where it was not stopped; ``partial``: something is
-    missing in it; ``run``: the exit status of the command, negative for a signal, None where none ran to its end."""
+    """The result of the steps.
+
+    ``files``: the paths written, by kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``: for how
+    many seconds the process was stopped to read its heap, None if it was not; ``partial``: something is missing in the
+    files; ``run``: the command's exit status, negative for a signal, None if it did not run to its end."""
 
     files: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -102,7 +106,7 @@ class Done:
 
 
 def check(actions: Actions) -> None:
-    """Before waiting. Raises UsageError for what could not be done when the moment comes."""
+    """Check before waiting what the steps will need. Raises UsageError for a step that could not be done."""
     check_place(actions.folder)
     if actions.core and find_program(GDB[0]) is None:
         raise UsageError("--core needs gdb, which writes it: install gdb")
@@ -111,7 +115,7 @@ def check(actions: Actions) -> None:
 
 
 def _is_program(name: str) -> bool:
-    """Return whether a program is there that is named by its path, or is found along PATH."""
+    """Return whether a program exists, given by its path or found along PATH."""
     return (os.sep not in name or is_file(name)) and shutil.which(name) is not None
 
 
@@ -124,8 +128,10 @@ def act(
     standing: Sequence[Registers] = (),
     seconds: float = look_seconds(0, 1),
 ) -> Done:
-    """Do all of it, one after the other. ``standing``: threads that stand by somebody else's doing, who keep the others
-    from what they do: the process is not stopped then. ``seconds``: how long the look may take."""
+    """Do all steps, one after another.
+
+    ``standing``: threads that are already stopped by another part of gdbheap and block the others, so that the process
+    is not stopped again. ``seconds``: the time limit for reading the heap."""
     now, pid = time.time(), folder.pid
     base = os.path.join(os.path.abspath(actions.folder), _base(name, pid, now, actions.folder))
     done = Done()
@@ -139,7 +145,7 @@ def act(
 
 
 def _base(name: str, pid: int, now: float, folder: str) -> str:
-    """The name of the files without their endings: program, process id and time (UTC), none of it there yet."""
+    """Return the files' path without ending: program, process id and time (UTC), with a number if the name is taken."""
     plain = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
     base = f"{plain.lstrip('-') or 'process'}-{pid}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
     taken: set[str] = set()
@@ -152,21 +158,21 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
             finally:
                 os.close(number)
 
-    # Another user may keep the lock of a folder that he may read.
+    # Another user may hold the lock of a folder that he may read, so the folder is listed in a separate thread.
     do_aside(find_taken, lambda: 0)
     numbered = (f"{base}-{number}" for number in itertools.count(2))
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
 
 
 def _path(base: str, ending: str) -> str:
-    """Return the path of one file. Where others may plant names it has a part that nobody guesses, also from the names
-    of the other files."""
+    """Return the path of one file. In a folder where others may plant names, it has a random part that cannot be
+    guessed, not even from the names of the other files."""
     part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
     return f"{base}{part}{ending}"
 
 
 def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
-    """A child takes the look and says what came of it, or is ended when the time is over."""
+    """Read the heap in a child process and add its result to ``done``; the child is ended when the time is over."""
     try:
         child = Child(look)
     except OSError as error:
@@ -188,13 +194,13 @@ def _look(
     standing: Sequence[Registers],
 ) -> dict[str, Any]:
     done = Done()
-    # One that stands still asks for no more memory, and is not killed for it before all is written.
+    # A stopped process asks for no more memory, and so is not killed before all is written: do not copy and release it.
     copies = cause.kind not in NEAR_DEATH
     try:
         held = stopped(folder, actions.max_stop, copies, prepared)
         with nullcontext(Process(folder, standing, prepared)) if standing else held as process:
             heap = Heap(process)
-            # Files hold no contents.
+            # The files contain no contents of memory.
             heap.disclosure.contents = False
             holders = None
             if actions.heap:
@@ -222,7 +228,7 @@ def _take_in(found: dict[str, Any] | None, reason: str, done: Done) -> None:
 
 
 def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> None:
-    """Have gdb write a core into a folder of ours beside its place, if there is room on the disk."""
+    """Have gdb write a core into a private folder next to its destination, if the disk has room for it."""
     try:
         was_stopped = _is_stopped(process)
         _check_room(find_contents(process), actions.folder)
@@ -240,7 +246,7 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
 
 
 def _check_room(contents: Contents, folder: str) -> Contents:
-    """Return what a core may hold. Raises UsageError where the disk has no room for it, OSError."""
+    """Return ``contents``. Raises UsageError if the disk has no room for a core with them, OSError."""
     needed = CORE_NOTES_BYTES + contents.bytes
     number = open_folder(folder)
     try:
@@ -254,14 +260,16 @@ def _check_room(contents: Contents, folder: str) -> Contents:
 
 
 def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool) -> str | None:
-    """Return None once it is written, else why it is not. gdb is ended when the time is up, and whoever it stopped runs
-    on, unless it ``was_stopped`` before. Raises GdbheapError, OSError."""
+    """Have gdb write the core; return None if it did, else the reason.
+
+    When the time is up gdb is ended, and the process that it stopped runs on, unless it ``was_stopped`` before. Raises
+    GdbheapError, OSError."""
     deadline = None if seconds is None else time.monotonic() + seconds
     gdb, contents, said = _started_gdb(folder, os.path.dirname(path)), None, ""
     try:
         said = _is_attached(gdb, deadline)
         if refusal.other_tracer(folder) == gdb.pid:
-            # It stands now, and maps nothing more.
+            # The process is stopped now, and maps nothing more.
             contents = _check_room(find_contents(folder), os.path.dirname(path))
         commands = WRITE.format(contents.commands, os.path.basename(path)) if contents else ""
         said += _tell(gdb, commands, deadline)
@@ -281,7 +289,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
 
 
 def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
-    """Start gdb, which attaches to a process and then reads commands; it writes to ``place``. Raises OSError."""
+    """Start gdb, which attaches to a process, then reads commands and writes to ``place``. Raises OSError."""
     space = max(GDB_SPACE, room_for_copy())
     return subprocess.Popen(
         [find_program(GDB[0]) or GDB[0], *GDB[1:], "-p", str(folder)],
@@ -289,7 +297,8 @@ def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=place,
-        # gdb's own "shell" takes that of the environment, which may be one that lets nobody in. Its messages are read.
+        # gdb's "shell" command uses SHELL, which may refuse to run (nologin). Its messages are parsed, so in C's
+        # locale.
         env={**os.environ, "SHELL": "/bin/sh", "LC_ALL": "C"},
         start_new_session=True,
         preexec_fn=lambda: _be_modest(space),
@@ -297,7 +306,7 @@ def _started_gdb(folder: ProcessFolder, place: str) -> subprocess.Popen[bytes]:
 
 
 def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
-    """Close them without waiting for gdb: one that waits in the kernel for a file cannot be ended."""
+    """Close gdb's pipes without waiting for it: a gdb that waits in the kernel for a file cannot be ended."""
     for stream in (gdb.stdin, gdb.stderr):
         with suppress(OSError):
             if stream is not None:
@@ -305,14 +314,13 @@ def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
 
 
 def _be_anybody() -> None:
-    """Give this process the usual priority, and the usual limit of open files."""
+    """Give this process the usual priority and the usual limit of open files."""
     usually()
     open_files.be_usual()
 
 
 def _be_modest(space: int) -> None:
-    """Limit the address space of this process to ``space`` bytes, give it the usual priority, and keep its files
-    private."""
+    """Limit this process's address space to ``space`` bytes, give it the usual priority, and keep its files private."""
     _be_anybody()
     os.umask(0o077)
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -322,8 +330,10 @@ def _be_modest(space: int) -> None:
 
 
 def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
-    """Wait until gdb has attached, or could not; what it has said on standard error. gdb takes a number, and whoever
-    has it: it writes nothing and lets nobody go before it is told to. Raises TimeoutExpired, OSError."""
+    """Wait until gdb has attached, or could not; return what it wrote to standard error.
+
+    gdb takes a process id, whichever process has it now: so it writes nothing and releases nothing before it is told
+    to. Raises TimeoutExpired, OSError."""
     assert gdb.stdin is not None and gdb.stderr is not None
     said, number = b"", gdb.stderr.fileno()
     with suppress(BrokenPipeError):
@@ -342,14 +352,14 @@ def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
 
 
 def _tell(gdb: subprocess.Popen[bytes], commands: str, deadline: float | None) -> str:
-    """The last commands; what it says on standard error until it ends. Raises TimeoutExpired."""
+    """Send gdb its last commands; return what it writes to standard error until it ends. Raises TimeoutExpired."""
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     return gdb.communicate(commands.encode(), left)[1].decode("utf-8", "replace")
 
 
 def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: bool) -> None:
-    """End gdb, and let run whom it held. One that ends by itself leaves no signal of its own behind: whoever stands
-    then was stopped by somebody else."""
+    """End gdb, and let the process that it held run on. A gdb that ends by itself leaves no signal behind: a process
+    that is stopped then was stopped by somebody else."""
     if gdb.poll() is not None and gdb.returncode >= 0:
         return
     held, is_to_stop = _killed_gdb(gdb, folder.pid)
@@ -360,9 +370,11 @@ def _end_gdb(gdb: subprocess.Popen[bytes], folder: ProcessFolder, was_stopped: b
 
 
 def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolder | None, bool]:
-    """End gdb; return whom it held at that moment, and whether that one is to stop by somebody's signal: the number may
-    belong to another process since. gdb stands still while that is looked up, and is killed where it holds nobody, or
-    waits in the kernel, where it hears nothing else."""
+    """End gdb; return the process that it held at that moment, and whether a signal of somebody else is to stop that
+    one.
+
+    The id may belong to another process by now. gdb is stopped while that is looked up. It is killed if it holds no
+    process, or if it waits in the kernel, where it reacts to nothing else."""
     held, is_to_stop, is_deaf = None, False, False
     with suppress(OSError):
         gdb.send_signal(signal.SIGSTOP)
@@ -383,7 +395,7 @@ def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolde
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back signals that would end us: gdb stands still meanwhile, and so does whoever it holds."""
+    """Hold back signals that would end gdbheap: meanwhile gdb is stopped, and so is the process that it holds."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -392,7 +404,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> None:
-    """End it with all that it has started; gdb lets go of what it holds when it is asked to end."""
+    """End a process and all that it started. gdb releases what it holds when it is asked to end."""
     for number in numbers:
         if process.poll() is not None:
             return
@@ -403,12 +415,12 @@ def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> 
 
 
 def _is_stopped(folder: ProcessFolder) -> bool:
-    """Return whether somebody has stopped it by a signal. Raises OSError."""
+    """Return whether the process is stopped by a signal. Raises OSError."""
     return stat_fields(folder.read("stat"))[:1] == ["T"]
 
 
 def _is_about_to_stop(folder: ProcessFolder) -> bool:
-    """Return whether a SIGSTOP waits for one of its threads. Raises OSError."""
+    """Return whether a SIGSTOP is pending for one of the process's threads. Raises OSError."""
     waiting = ("SigPnd", "ShdPnd")
     stop = 1 << signal.SIGSTOP - 1
     statuses = [folder.status(), *map(folder.status, folder.tasks())]
@@ -416,23 +428,23 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
 
 
 def _is_told_to_stop(folder: ProcessFolder) -> bool:
-    """Return whether a signal waits that somebody has sent to the whole process and that stops it: gdb sends its own to
-    threads. Raises OSError."""
+    """Return whether a stop signal that somebody sent is pending for the whole process: gdb sends its own to threads.
+    Raises OSError."""
     status = folder.status()
     waiting, handled, ignored = (int(status.get(name, "0"), 16) for name in ("ShdPnd", "SigCgt", "SigIgn"))
     return any((waiting & ~(handled | ignored)) >> number - 1 & 1 for number in STOPS)
 
 
 def _let_run(folder: ProcessFolder, was_stopped: bool, was_held: bool = False) -> None:
-    """Take back the SIGSTOP by which gdb attaches, which stays behind where gdb ended at that moment. ``was_held``: gdb
-    was ended while it held the process, which may be on its way to stand still."""
+    """Undo the SIGSTOP by which gdb attaches, which remains if gdb ended at that moment. ``was_held``: gdb was ended
+    while it held the process, which may be about to stop."""
     with suppress(OSError):
         if not was_stopped and (was_held or _is_stopped(folder) or _is_about_to_stop(folder)):
             folder.signal(signal.SIGCONT)
 
 
 def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dict[str, str]:
-    """What the command is told, in its environment."""
+    """Return the environment variables that tell the command what happened."""
     facts: dict[str, object] = {"PID": pid, "NAME": name, "TIME": f"{now:.3f}"}
     facts.update({"CAUSE": cause.kind, "SIZE": cause.bytes, "BOUND": cause.bound, "LIMIT": cause.limit})
     facts.update({"SECONDS": cause.seconds, "GROUP": cause.cgroup, "ERROR": done.errors[0] if done.errors else None})
@@ -441,7 +453,7 @@ def _variables(pid: int, name: str, cause: Cause, now: float, done: Done) -> dic
 
 
 def _run(actions: Actions, variables: Mapping[str, str], done: Done) -> None:
-    """No shell: the words are the program and its arguments. What it prints goes where our own lines go."""
+    """Run the command without a shell, with its output on our standard error."""
     try:
         process = subprocess.Popen(
             list(actions.run), stdin=subprocess.DEVNULL, stdout=2, env={**os.environ, **variables},

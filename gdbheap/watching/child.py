@@ -1,6 +1,6 @@
-"""A look in a child process of ours, which says through a pipe what came of it.
+"""A heap read in a child process, which reports its result through a pipe.
 
-What the child needs of memory is given back when it ends, and whatever befalls it, the waiting goes on."""
+The child's memory is returned when it ends, and the wait goes on whatever happens to it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gdbheap._native import end_with_parent
 
 __all__ = ["LOST", "Child", "look_seconds", "too_long", "usually"]
 
-# A look that takes longer than this hangs: computing from a copy goes on after the process was let go.
+# A read that takes longer than this hangs. It includes the work on a copy, after the process was released.
 LOOK_SECONDS = 900.0
-# Where processes of several users are watched, a look at one keeps those of the others waiting: it has a time that only
-# memory makes longer.
+# When processes of several users are watched, reading one keeps the others waiting: so the time is limited, and grows
+# only with the size of memory.
 BESIDE_SECONDS, SECONDS_OF_GIB, MOST_BESIDE = 10.0, 5.0, 60.0
 
-# gdbheap lets a process go when it is asked to end; a child is given this long for that.
+# gdbheap releases a process when it is asked to end; a child has this long for that.
 PARTING_SECONDS = 5.0
-# One that waits for so long in the kernel, deaf to signals, is not waited for: its first thread, or others once that
-# one has ended.
+# A child that waits in the kernel for this long, deaf to signals, is not waited for. That may be its first thread, or
+# other threads after the first has ended.
 DEAF_SECONDS = 0.5
 DEAF = (b"D", b"Z")
 PART = 1 << 16
@@ -35,13 +35,13 @@ LOST = "gdbheap was killed meanwhile, or failed"
 
 
 def look_seconds(size: int, users: int) -> float:
-    """Return how many seconds a look at a process may take that has ``size`` bytes of RSS, where processes of so many
+    """Return how many seconds a read may take of a process with ``size`` bytes of RSS, when processes of ``users``
     users are watched."""
     return LOOK_SECONDS if users < 2 else min(BESIDE_SECONDS + SECONDS_OF_GIB * size / (1 << 30), MOST_BESIDE)
 
 
 def too_long(seconds: float) -> str:
-    """Return the reason why there is no look, after that time."""
+    """Return the reason for a read that was ended after that many seconds."""
     if seconds >= LOOK_SECONDS:
         return "it took too long"
     why = "processes of other users wait for it (--user=USER watches those of one)"
@@ -49,7 +49,7 @@ def too_long(seconds: float) -> str:
 
 
 class Child:
-    """A child that does ``work``, whose result can be written as JSON. Raises OSError where none can be started."""
+    """A child process that runs ``work`` and reports its result as JSON. Raises OSError if none can be started."""
 
     def __init__(self, work: Callable[[], dict[str, Any]]) -> None:
         self.descriptor, writing = os.pipe()
@@ -66,13 +66,13 @@ class Child:
             os.close(writing)
 
     def hear(self) -> bool:
-        """Read what there is to read, waiting for something; whether that was all."""
+        """Read from the child's pipe, waiting for data; return whether that was the end."""
         part = os.read(self.descriptor, PART)
         self._said += part
         return not part
 
     def wait(self, seconds: float) -> bool:
-        """Until it has said all; False when it takes longer."""
+        """Wait until the child has written its whole result; return False if that takes longer."""
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
@@ -82,18 +82,18 @@ class Child:
         return False
 
     def result(self) -> dict[str, Any] | None:
-        """What it said, once that is all; None where it ended without."""
+        """Return the child's result after its end; None if it ended without one."""
         with suppress(ValueError):
             found: dict[str, Any] = json.loads(self._said)
             return found
         return None
 
     def end(self) -> None:
-        """Wait for its end; where it said nothing it is asked to end, then made to. What it holds runs on then.
-        One that waits in the kernel for what nobody answers is left alone."""
+        """Wait for the child's end. Without a result it is asked to end, then killed; a process that it holds then runs
+        on. A child that waits in the kernel for something that never comes is left alone."""
         os.close(self.descriptor)
         with suppress(OSError):
-            # One that has said all is ending anyway.
+            # A child that has written is ending anyway.
             if not self._said:
                 os.kill(self._pid, signal.SIGTERM)
             if not self._has_ended(PARTING_SECONDS):
@@ -118,14 +118,15 @@ class Child:
 
 
 def usually() -> None:
-    """What others do is less urgent than the wait, and the look when the moment has come."""
+    """Restore the usual priority: only the wait and the read at the moment of the event are urgent."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, USUAL_PRIORITY)
 
 
 def _be_child(work: Callable[[], dict[str, Any]], writing: int, parent: int) -> NoReturn:
-    """Do it, say what came of it, and end without touching what belongs to the parent. It is asked to end when the
-    parent has ended: a look that nobody waits for would keep the process stopped."""
+    """Run the work, write its result, and exit without touching what belongs to the parent.
+
+    The child gets SIGTERM if the parent ends: otherwise it would keep the process stopped for nobody."""
     status = 1
     try:
         if not end_with_parent(parent, signal.SIGTERM):

@@ -1,8 +1,8 @@
-"""What gdb may read of a process for its core, and which parts of the core are then known to be absent.
+"""The memory that gdb may read for a core, and the parts of the core that are then marked as absent.
 
-gdb reads mappings whole, as another thread of the process would: pages of shared memory that the process does not have
-are brought there and charged to it, and gdb writes reserved memory as zeros. So gdb is told what it may read
-(``mem LOW HIGH ro``); without any such line it may read everything."""
+gdb reads whole mappings, as another thread of the process would: that brings in pages of shared memory that the process
+does not have and charges them to it, and gdb writes reserved memory as zeros. So gdb is told what it may read (``mem
+LOW HIGH ro``); without any such line it may read everything."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from gdbheap.text import named
 
 __all__ = ["Contents", "find_contents", "mark_absent"]
 
-# Reading reserved memory of at most this size costs a page of its tables; more ranges would slow gdb down.
+# Reading reserved memory of at most this size costs one page of page tables; more ranges would slow gdb down.
 SMALL = 1 << 20
-# A page of tables describes so many pages.
+# The number of pages that one page of page tables describes.
 PAGES_OF_TABLE = 512
 _UNREAD = re.compile(r"Memory read failed for corefile section, \d+ bytes at 0x([0-9a-f]+)")
 
 
 class Contents(NamedTuple):
-    """The memory that gdb may read, and the reserved memory that is zeros because nobody touched it."""
+    """The memory that gdb may read, and the reserved memory that is all zeros because it was never touched."""
 
     readable: Ranges
     zeros: Ranges
 
     @property
     def bytes(self) -> int:
-        """Return how many bytes a core takes for it at most."""
+        """The most bytes that a core takes for this memory."""
         return sum(end - start for start, end in self.readable)
 
     @property
     def commands(self) -> str:
-        """Return what gdb is told."""
+        """The commands that tell gdb what it may read."""
         return "".join(f"mem {start:#x} {end:#x} ro\n" for start, end in self.readable)
 
 
 def find_contents(process: ProcessFolder) -> Contents:
-    """Return what of a process as it is now belongs into a core. Raises OSError, Unsupported."""
+    """Return which memory of a process belongs in a core now. Raises OSError, Unsupported."""
     mappings = parse_smaps(process.read("smaps", TABLE_LIMIT))
     _check_answered(process, mappings)
     _check_tables(process, mappings)
@@ -62,7 +62,8 @@ def find_contents(process: ProcessFolder) -> Contents:
 
 
 def _is_there(mapping: Mapping) -> bool:
-    """Return whether reading all of a mapping brings no memory there: of private ones only zeros, or pages of files."""
+    """Return whether reading a whole mapping adds no memory to the process. For private mappings, zeros and file pages
+    are accepted."""
     if not mapping.private:
         return mapping.rss == mapping.size
     is_small = mapping.anonymous and mapping.size <= SMALL
@@ -70,8 +71,8 @@ def _is_there(mapping: Mapping) -> bool:
 
 
 def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
-    """Raise Unsupported where the page tables of what gdb reads beyond the process's pages take most of the memory that
-    is left: the kernel might kill the process for them."""
+    """Raise Unsupported if page tables for memory that gdb reads but the process does not have would take more than
+    half of the memory that is left: the kernel might kill the process for them."""
     absent = sum(max(0, one.size - (one.rss or 0) - (one.swap or 0)) for one in mappings if _is_there(one))
     tables = absent // PAGES_OF_TABLE
     if tables > SMALL and tables > memory_left(process.pid) // 2:
@@ -82,14 +83,14 @@ def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
 
 
 def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
-    """Raise Unsupported where a file is mapped whose pages another user's program may never answer for: gdb would wait,
-    and the process with it."""
+    """Raise Unsupported if a mapped file's pages are served by another user's program, which may never answer: gdb
+    would wait, and the process with it."""
     for mapping in find_unanswered(process, mappings, _kernel_devices()):
         raise Unsupported(f"gdb would wait for {named(mapping.name)}, a file that another user's program serves (FUSE)")
 
 
 def _kernel_devices() -> set[str]:
-    """Return the devices of mounts that no process has: of rings and events, and of huge pages without a file."""
+    """Return the devices of the kernel's internal mounts: of rings and events, and of huge pages without a file."""
     with closing(select.epoll()) as poll:
         found = {device_name(os.fstat(poll.fileno()).st_dev)}
     try:
@@ -103,8 +104,8 @@ def _kernel_devices() -> set[str]:
 
 
 def mark_absent(path: str, contents: Contents, said: str) -> None:
-    """Let each segment of a core end where gdb stopped reading: gdb leaves zeros for what it could not read. ``said``:
-    its messages. Raises NoTarget, Unsupported, OSError."""
+    """Cut each segment of a core where gdb stopped reading, because gdb writes zeros for what it could not read.
+    ``said``: gdb's messages. Raises NoTarget, Unsupported, OSError."""
     unread = sorted(int(place, 16) for place in _UNREAD.findall(said))
     with open(path, "r+b") as stream:
         table, _count, segments = read_segment_table(stream, path)
@@ -116,7 +117,7 @@ def mark_absent(path: str, contents: Contents, said: str) -> None:
 
 
 def _size_read(segment: image.Segment, contents: Contents, unread: Sequence[int]) -> int | None:
-    """Return how many bytes of a segment gdb has read; None if that is all, or if all is zeros."""
+    """Return how many bytes of a segment gdb has read; None for all of them, or if the segment is all zeros."""
     start, end = segment.address, segment.address + segment.memory_size
     if containing(contents.zeros, start):
         return None

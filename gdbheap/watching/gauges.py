@@ -1,7 +1,7 @@
-"""What is read again and again, and what ends the wait until then.
+"""The values that are polled, and the wait until the next poll.
 
-Whatever can wake us does; beside that each memory is read again before it could come to its bound at the speed at which
-a kernel hands out pages, between twenty milliseconds (a tenth of a second, where no limit is near) and a second later.
+Everything that can wake us does. Besides, each memory is read again before it could reach its bound at the speed at
+which a kernel hands out pages: after 20 ms (100 ms if no limit is near) at the earliest, after a second at the latest.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from gdbheap.watching.wake_descriptors import Waker
 
 __all__ = ["LONGEST", "SHORTEST_OF_SIZE", "Found", "Gauge", "Gauges", "Memory"]
 
-# Seconds from one reading to the next. Only where memory may run out does it matter to be there within milliseconds.
+# Seconds from one reading to the next. Milliseconds matter only where memory may run out.
 SHORTEST, SHORTEST_OF_SIZE, LONGEST = 0.02, 0.1, 1.0
 
 
 class Memory(Protocol):
-    """What a gauge reads."""
+    """The memory that a gauge reads."""
 
     @property
     def limit(self) -> int | None:
-        """What there can be, in bytes; None without a limit."""
+        """The most bytes that there can be; None without a limit."""
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """The memory now. Raises OSError when there is none any more."""
+        """Read the memory now. Raises OSError if it no longer exists."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a reading: why to act, and whether the kernel has killed a process since the last one."""
+    """The result of a reading: the reasons to act, and whether the kernel has killed a process since the last one."""
 
     causes: Sequence[Cause]
     killed: bool
@@ -43,8 +43,9 @@ class Found:
 
 @dataclass
 class Gauge:
-    """Some memory, what is waited for there, and what may wake us. ``group``: its name, "" for the machine, None for a
-    process."""
+    """A memory to poll, the conditions on it, and what may wake us.
+
+    ``group``: its name, "" for the machine, None for a process; ``due``: the next reading (``time.monotonic``)."""
 
     memory: Memory
     triggers: Sequence[Trigger]
@@ -55,18 +56,18 @@ class Gauge:
     fired: set[str] = field(default_factory=set)
 
     def look(self, now: float) -> Found:
-        """Raises OSError when there is nothing to read any more."""
+        """Read the memory, judge it, and set when to read next. Raises OSError if it no longer exists."""
         reading = self.memory.read(now, frozenset(self.fired))
         self.fired.clear()
         found = [cause for trigger in self.triggers if (cause := trigger.judge(reading)) is not None]
         patience = [trigger.patience(reading) for trigger in self.triggers]
-        # What has come to pass would be found again and again.
+        # A condition that is met would be found again and again.
         self.due = now + (LONGEST if found else max(self.shortest, min([LONGEST, *patience])))
         return Found(found, "oom_kill" in reading.fired)
 
 
 class Gauges:
-    """Gauges by their keys."""
+    """Gauges by their keys, and the wait for them."""
 
     def __init__(self) -> None:
         self._gauges: dict[str, Gauge] = {}
@@ -80,7 +81,7 @@ class Gauges:
         return key in self._gauges
 
     def add(self, key: str, make: Callable[[], Gauge]) -> None:
-        """Make a gauge where there is none yet. Raises OSError where its memory cannot be read."""
+        """Make a gauge under a key, unless there is one. Raises OSError if its memory cannot be read."""
         if key in self._gauges:
             return
         self._gauges[key] = gauge = make()
@@ -89,7 +90,7 @@ class Gauges:
             self._poll.register(waker.descriptor, waker.mask)
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Read these no more; harmless for those that there are not."""
+        """Stop reading these gauges; unknown keys are ignored."""
         for key in list(keys):
             gauge = self._gauges.pop(key, None)
             for waker in gauge.wakers if gauge else ():
@@ -98,17 +99,17 @@ class Gauges:
                     self._poll.unregister(waker.descriptor)
 
     def keep(self, keys: Iterable[str]) -> None:
-        """Drop all but these."""
+        """Drop all gauges but these."""
         self.drop(self._gauges.keys() - set(keys))
 
     def hurry(self, keys: Iterable[str]) -> None:
-        """Have these read next."""
+        """Make these gauges due now."""
         for key in self._gauges.keys() & set(keys):
             self._gauges[key].due = 0.0
 
     def wait(self, until: float, also: int | None = None) -> bool:
-        """Until one is due, or wakes us, or the descriptor ``also`` has something to say, or the clock
-        (``time.monotonic``) says ``until``; whether it was ``also``."""
+        """Wait until a gauge is due or wakes us, until the descriptor ``also`` is readable, or until the time ``until``
+        (``time.monotonic``); return whether ``also`` is readable."""
         next_one = min([until, *(gauge.due for gauge in self)])
         if also is not None:
             self._poll.register(also, select.POLLIN)
@@ -124,7 +125,7 @@ class Gauges:
         return also in ready
 
     def look(self) -> Iterator[tuple[str, Gauge, Found | None]]:
-        """Those that were due or woke us, with what was found; None: there is nothing to read any more."""
+        """Read the gauges that are due or woke us; yield each with its result, None if its memory no longer exists."""
         for key, gauge in list(self._gauges.items()):
             now = time.monotonic()
             if not gauge.fired and gauge.due > now:

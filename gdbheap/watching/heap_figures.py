@@ -1,7 +1,7 @@
-"""Looks at what is watched, again and again, for figures that no file of the kernel has: what is in use, free, kept.
+"""Read the heaps of watched processes repeatedly, for figures that no file of the kernel has: in use, free, kept.
 
-Each stops its process for as long as its memory is copied. One is taken at a time, in a child of ours, while the
-waiting goes on; what was found last is kept until the next one."""
+Each read stops its process while its memory is copied. One read is made at a time, in a child process, while the wait
+goes on; the last figures are kept until the next read."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ from gdbheap.watching.memory_readings import ProcessMemory
 
 __all__ = ["Figures", "Looks", "Seen", "figures_of"]
 
-# A process stands still for so much of the time at most, and a core of ours computes for so much of it.
+# The largest share of time that a process is stopped, and that one of our processor cores computes.
 STOP_SHARE, WORK_SHARE = 0.01, 0.1
 NEVER = 1e18
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a look found, in bytes; None what nobody knows. ``resident``, ``proportional`` (PSS) and ``swapped``: by the
-    kernel. ``used`` and ``free``, of both the resident part, ``trimmable`` and ``kept`` (by its id): as in the answer
-    of ``heap``; ``pinned``: what would go if the pins were gone. ``lines``: what is resident, by the ids of the
-    ledger's lines; ``findings``: bytes by their ids. ``partial``: something is missing in it; ``held``: for how many
-    seconds the process stood still."""
+    """The figures of one read, in bytes; None if unknown.
+
+    ``resident``, ``proportional`` (PSS), ``swapped``: from the kernel. ``used`` and ``free``, each with its resident
+    part, ``trimmable`` and ``kept`` (by id): as in the answer of ``heap``. ``pinned``: what removing the pins would
+    free. ``lines``: resident bytes by ledger line; ``findings``: bytes by finding. ``partial``: something is missing;
+    ``held``: for how many seconds the process was stopped."""
 
     resident: int | None = None
     proportional: int | None = None
@@ -54,9 +55,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known of a process that is watched: ``figures`` of the last look that succeeded, at ``time`` (seconds
-    since 1970); how many ``looks`` there were, how many of them failed (``errors``, the last one for ``reason``); for
-    how many seconds it was ``held`` in all, by looks and by what was done to it."""
+    """What is known of a watched process.
+
+    ``figures``: of the last read that succeeded, at ``time`` (seconds since 1970); ``looks``: how many reads were made;
+    ``errors``: how many failed, the last for ``reason``; ``held``: for how many seconds it was stopped in all, by reads
+    and by actions."""
 
     pid: int
     name: str
@@ -69,7 +72,7 @@ class Seen:
 
 
 class _Current(NamedTuple):
-    """The look that is being taken, since when, and how many seconds it may take."""
+    """The read in progress: its child process, when it began (``time.monotonic``), and how many seconds it may take."""
 
     pid: int
     child: Child
@@ -78,8 +81,10 @@ class _Current(NamedTuple):
 
 
 class Looks:
-    """Each process every ``every`` seconds, later where that would take too much of its time or of ours; None: never.
-    It is held for ``limit`` seconds at most, None without end. ``seen``: by process id; another thread may read it."""
+    """Reads of each process every ``every`` seconds, or later if that takes too much of its time or ours; None: never.
+
+    A process is stopped for at most ``limit`` seconds, None without limit. ``seen``: the results by process id, which
+    another thread may read."""
 
     def __init__(self, every: float | None, limit: float | None) -> None:
         self.every, self.limit = every, limit
@@ -91,24 +96,24 @@ class Looks:
 
     @property
     def due(self) -> float:
-        """When there is something to do (``time.monotonic``)."""
+        """When ``turn`` has something to do (``time.monotonic``)."""
         if self._current is not None:
             return self._current.began + self._current.seconds
         return NEVER if self.every is None else min(self._due.values(), default=NEVER)
 
     @property
     def descriptor(self) -> int | None:
-        """What is to be waited for besides."""
+        """The descriptor to wait for; None if no read is in progress."""
         return None if self._current is None else self._current.child.descriptor
 
     def begin(self, folder: ProcessFolder, name: str, user: int) -> None:
-        """Watch one more, of that user."""
+        """Add a process of this user to those that are read."""
         pid = folder.pid
         self._users[pid] = user
         self.seen[pid], self._due[pid], self._folders[pid] = Seen(pid, name), 0.0, folder
 
     def forget(self, pid: int) -> None:
-        """One that is gone."""
+        """Forget a process that is gone."""
         self.seen.pop(pid, None)
         self._due.pop(pid, None)
         self._folders.pop(pid, None)
@@ -117,21 +122,21 @@ class Looks:
             self._drop()
 
     def held(self, pid: int, seconds: float | None) -> None:
-        """It stood still by another's doing of ours."""
+        """Add time for which another part of gdbheap stopped the process."""
         if pid in self.seen and seconds is not None:
             self.seen[pid] = replace(self.seen[pid], held=self.seen[pid].held + seconds)
 
     def give_way(self) -> None:
-        """Let go of what is held: somebody else wants to look now. That look is taken again later."""
+        """Abandon the current read, because another part of gdbheap wants to read now; it is made again later."""
         self._drop()
 
     def end(self) -> None:
-        """No look is taken any more."""
+        """Abandon the current read, for good."""
         self._drop()
 
     def turn(self, is_ready: bool) -> Iterator[tuple[int, str]]:
-        """Do what is due; ``is_ready``: ``descriptor`` has something to say. Yields the process of a look that failed
-        and why, once for each reason."""
+        """Do what is due. ``is_ready``: ``descriptor`` is readable. Yields the process and the reason of a read that
+        failed, once for each new reason."""
         now = time.monotonic()
         current = self._current
         if current is not None and (is_ready or now >= self.due):
@@ -184,14 +189,14 @@ class Looks:
 
 
 def _size(folder: ProcessFolder) -> int:
-    """Its RSS in bytes; 0 once it has ended."""
+    """Return the RSS of a process in bytes; 0 if it has ended."""
     with suppress(OSError):
         return ProcessMemory(folder).read(0).size
     return 0
 
 
 def figures_of(heap: Heap) -> Figures:
-    """What the answers say of a heap."""
+    """Return the figures of a heap, as the answers of ``heap`` and ``pins`` have them."""
     found = ledger(heap)
     summary = found.summary
     lines = {line.id: line.resident for line in found.ledger if line.resident is not None}
@@ -207,7 +212,7 @@ def figures_of(heap: Heap) -> Figures:
 
 
 def _said(folder: ProcessFolder, limit: float | None) -> dict[str, Any]:
-    """The figures of a process, or the reason why there are none."""
+    """Return the figures of a process as a dict, or the reason why there are none."""
     usually()
     try:
         with stopped(folder, limit, copies=True) as process:

@@ -1,7 +1,7 @@
-"""Being there when Python has no memory: at the function by which the interpreter raises MemoryError.
+"""Catch the moment when Python has no memory left, at the function by which the interpreter raises MemoryError.
 
-A thread that calls it stands there, with Python's lock in its hands, until it is let go: what it wanted memory for, and
-what there is, can still be looked at. Nothing runs in the process for that, and nothing had to be prepared."""
+A thread that calls the function is stopped there, holding the GIL, until it is released: what it wanted memory for, and
+what uses memory, can still be read. No code runs in the process for that, and nothing has to be prepared."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from gdbheap.watching.wake_descriptors import Waker
 
 __all__ = ["MemoryErrors"]
 
-# PyErr_NoMemory (Python/errors.c): what the interpreter and extension modules call. `raise MemoryError` does not.
+# PyErr_NoMemory (Python/errors.c): the interpreter and extension modules call it. `raise MemoryError` does not.
 RAISES = "PyErr_NoMemory"
 
 
 class MemoryErrors:
-    """The MemoryErrors of a process, of which a thread stands for ``limit`` seconds at most. ``preparation``:
-    what a look needs; who traces a process cannot be told from others later. Raises GdbheapError where they cannot be
-    seen, NotAPython among it."""
+    """Watches the MemoryErrors of a process, whose thread is stopped for at most ``limit`` seconds at each.
+
+    ``preparation`` is read beforehand, because a process's tracer cannot be distinguished from others later. Raises
+    GdbheapError if they cannot be caught (NotAPython if there is no Python)."""
 
     def __init__(self, folder: ProcessFolder, seccomp: bool, limit: float) -> None:
         self.preparation = Preparation(folder)
@@ -42,11 +43,11 @@ class MemoryErrors:
         self._hit: Hit | None = None
 
     def waker(self) -> Waker:
-        """What says that there was one."""
+        """Return the waker that reports a MemoryError."""
         return Waker(MEMORY_ERROR, self._follower.descriptor, select.POLLIN, is_counter=True)
 
     def standing(self) -> list[Registers]:
-        """The thread that stands there now, if there is one."""
+        """Return the registers of the thread that is stopped at a MemoryError now; empty if there is none."""
         self._hit = self._hit or self._follower.next(0)
         if self._hit is None:
             return []
@@ -55,16 +56,16 @@ class MemoryErrors:
         return [Registers(self._hit.tid, *pointers, found[: notes.general])]
 
     def stack(self) -> list[StackFrame]:
-        """What that thread is doing, the outermost frame first."""
+        """Return the stack of that thread, outermost frame first."""
         return [] if self._hit is None else self._stacks.frames(self._hit.registers)
 
     def go_on(self) -> None:
-        """Let it go, and all that have come there since."""
+        """Release that thread, and all others stopped there since."""
         self._hit = None
         while self._follower.next(0) is not None:
             pass
 
     def end(self) -> list[str]:
-        """Put the code back; return why it is not, where that is so."""
+        """Restore the code; return warnings if that was not possible."""
         self._followed.close()
         return self._process.warnings

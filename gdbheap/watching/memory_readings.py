@@ -1,4 +1,4 @@
-"""What is read while waiting: the size of a process, of a control group, of the machine; each a few microseconds.
+"""The sizes that are polled while waiting: of a process, a control group, the machine; each takes microseconds.
 
 Formats: proc(5); Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel."""
 
@@ -20,31 +20,31 @@ __all__ = ["GroupMemory", "MachineMemory", "ProcessMemory", "group_at", "groups_
 
 PAGE = resource.getpagesize()
 TABLE_BYTES = 1 << 16
-# From this share of its limit on, what could be taken back is looked up: it is the dearest of these reads.
+# From this share of its limit on, reclaimable memory is read too, which is the most expensive of these reads.
 NEAR_SHARE = 0.5
-# The kernel takes these back before it kills: file pages, caches. Shared memory is in none of them. Version 1 has what
-# the groups below it use under total_.
+# The kernel reclaims these before it kills: file pages and caches. None includes shared memory. Version 1 counts the
+# groups below under total_.
 RECLAIMABLE = ("inactive_file", "active_file", "slab_reclaimable")
 
 
 class _OpenFile:
-    """A file of the kernel's, opened once and read again and again. Raises OSError."""
+    """A file of the kernel that is opened once and read again and again. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self._file = Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     @property
     def descriptor(self) -> int:
-        """The descriptor itself."""
+        """The number of the descriptor."""
         return self._file.number
 
     def read(self) -> bytes:
-        """What it says now; ENODEV or ESRCH when what it was about is gone."""
+        """Return the file's current content. Raises OSError (ENODEV or ESRCH) if its subject is gone."""
         return os.pread(self._file.number, TABLE_BYTES, 0)
 
 
 class ProcessMemory:
-    """The RSS of a process, from ``statm``. Raises OSError."""
+    """The RSS of a process, read from ``statm``. Raises OSError."""
 
     limit = None
 
@@ -53,10 +53,10 @@ class ProcessMemory:
         self._statm = _OpenFile(folder.path("statm"))
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Raises OSError when it has ended."""
+        """Read the RSS. Raises OSError if the process has ended."""
         pages = self._pages()
         if pages is None:
-            # The thread that it was read of has ended, which others may have survived.
+            # The thread whose file was open has ended; other threads may have survived it.
             living = self._folder.living()
             if living is not None:
                 self._statm = _OpenFile(self._folder.path(f"{living[0]}statm"))
@@ -66,7 +66,7 @@ class ProcessMemory:
         return Reading(time, pages * PAGE, pages * PAGE, fired=fired)
 
     def _pages(self) -> int | None:
-        """What is resident; None where it is a zombie's, or gone."""
+        """Return the number of resident pages; None for a zombie or if the file is gone."""
         with suppress(ProcessLookupError):
             fields = self._statm.read().split()
             return int(fields[1]) if len(fields) > 1 and fields[0] != b"0" else None
@@ -75,7 +75,7 @@ class ProcessMemory:
 
 @dataclass(frozen=True)
 class _Names:
-    """How a version of control groups calls its files."""
+    """The names of the files of one version of control groups."""
 
     used: str
     limits: tuple[str, ...]
@@ -91,9 +91,9 @@ _V1 = _Names(
 
 
 class GroupMemory:
-    """The memory of a control group and of those below it. Raises OSError for one without.
+    """The memory of a control group and the groups below it. Raises OSError if it has no memory controller.
 
-    ``is_exact``: what could be taken back is looked up each time, not only where the limit is near."""
+    ``is_exact``: read the reclaimable memory each time, not only near the limit."""
 
     def __init__(self, folder: Path, is_exact: bool = False) -> None:
         self.folder, self.is_exact = folder, is_exact
@@ -107,23 +107,24 @@ class GroupMemory:
 
     @property
     def events(self) -> int:
-        """The descriptor of the file that counts what happened: version 2 says by it when a count changes."""
+        """The descriptor of the file that counts events, which in version 2 reports when a count changes."""
         return self._events.descriptor
 
     @property
     def name(self) -> str:
-        """As ``/proc/PID/cgroup`` names it, or its folder where that is elsewhere."""
+        """The group's name as in ``/proc/PID/cgroup``; its folder if that lies elsewhere."""
         root = Path(CGROUPS, "memory") if self.is_first_version else Path(CGROUPS)
         return f"/{self.folder.relative_to(root)}" if root in self.folder.parents else str(self.folder)
 
     @property
     def limit(self) -> int | None:
-        """The least of its limits; a memory.high below memory.max counts as one: there programs are slowed down."""
+        """The least of the group's limits in bytes, None without any. A memory.high below memory.max counts as a limit,
+        because programs are slowed down there."""
         least = min((_number(file.read()) for file in self._limits), default=UNLIMITED)
         return least if least < UNLIMITED else None
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Raises OSError when it is gone."""
+        """Read the group's memory. Raises OSError if the group is gone."""
         used, limit = _number(self._used.read()), self.limit
         near = limit is not None and used >= NEAR_SHARE * limit
         size = max(0, used - self._reclaimable()) if near or self.is_exact else used
@@ -134,19 +135,19 @@ class GroupMemory:
         return sum(_number(fields.get(name.encode(), b"0")) for name in self._names.statistics)
 
     def _count(self) -> dict[bytes, int]:
-        """How often it was out of memory, and how often a process was killed for that, as far as the kernel counts."""
+        """Return how often the group ran out of memory and had a process killed, as far as the kernel counts both."""
         pairs = (line.split() for line in self._events.read().splitlines())
         return {pair[0]: _number(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in (b"oom", b"oom_kill")}
 
     def _news(self) -> frozenset[str]:
-        """What happened since the last look."""
+        """Return the events since the last read."""
         now, before = self._count(), self._counts
         self._counts = now
         return frozenset(name.decode() for name, count in now.items() if count > before.get(name, 0))
 
 
 class MachineMemory:
-    """What of the machine's memory is not available, as the kernel estimates it in ``/proc/meminfo``."""
+    """The machine's memory that is not available, by the kernel's estimate in ``/proc/meminfo``."""
 
     name = ""
 
@@ -155,29 +156,29 @@ class MachineMemory:
 
     @property
     def limit(self) -> int | None:
-        """All that the machine has. Raises OSError."""
+        """The machine's total memory in bytes. Raises OSError."""
         return self.read(0).limit
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Raises OSError."""
+        """Read the machine's memory. Raises OSError."""
         fields = parse_status(self._file.read())
         whole, left = (kib(fields.get(name)) or 0 for name in ("MemTotal", "MemAvailable"))
         return Reading(time, whole - left, whole - left, whole or None, fired)
 
 
 def groups_of(process: str) -> list[GroupMemory]:
-    """Return the control groups that a process is in, the nearest first. ``process``: its folder below /proc."""
+    """Return the control groups of a process, nearest first. ``process``: its folder below /proc."""
     return _with_memory(group_folders(process, "memory"))
 
 
 def groups_above(folder: Path) -> list[GroupMemory]:
-    """A control group and those above it, the nearest first."""
+    """Return a control group and those above it, nearest first."""
     above = (place for place in (folder, *folder.parents) if Path(CGROUPS) in place.parents or CGROUPS == str(place))
     return _with_memory(above)
 
 
 def group_at(folders: Iterable[Path], is_exact: bool) -> GroupMemory | None:
-    """The first of these folders that is a control group with memory of its own; None where none is."""
+    """Return the first of these folders that is a control group with memory accounting; None if none is."""
     group = next(iter(_with_memory(folders)), None)
     return None if group is None else GroupMemory(group.folder, is_exact)
 
@@ -191,6 +192,6 @@ def _with_memory(folders: Iterable[Path]) -> list[GroupMemory]:
 
 
 def _number(text: bytes) -> int:
-    """A number of bytes, UNLIMITED for "max"."""
+    """Return a number of bytes, UNLIMITED for "max"."""
     word = text.strip()
     return min(int(word), UNLIMITED) if word.isdigit() else UNLIMITED

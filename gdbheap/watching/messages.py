@@ -1,4 +1,4 @@
-"""What is told while watching: each event is a record, whose field names are the keys of its line with --json."""
+"""The events that a watch reports: each is a record, whose field names are the keys of its line with --json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Event", "Limit"]
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit that is watched."""
+    """A limit that is watched. ``limit`` and ``mark`` (the size at which the watch acts): bytes."""
 
     cgroup: str
     limit: int
@@ -22,11 +22,12 @@ class Limit:
 
 @dataclass(frozen=True)
 class Event:
-    """What a watch tells; ``event``: "began" (a process is watched from now on), "ended", "killed" (the kernel
-    killed a process of ``cgroup``), "unseen" (its MemoryErrors cannot be seen), "unrestored" (its
-    code is still changed), "missed" (a look failed), "left-out" (``pids`` are meant and not watched), "serving"
-    (metrics are at ``url``), "acted", "end" (nothing is watched any more). ``why_ended``: "count", "ended"
-    (all processes), "duration", "asked"."""
+    """An event of a watch, by ``event``.
+
+    "began": a process is watched from now on; "ended"; "killed": the kernel killed a process of ``cgroup``; "unseen":
+    its MemoryErrors cannot be caught; "unrestored": its code is still changed; "missed": a read of its heap failed;
+    "left-out": ``pids`` are wanted but cannot be watched; "serving": metrics are at ``url``; "acted"; "end": nothing is
+    watched any more. ``why_ended``: "count", "ended" (all processes), "duration", "asked"."""
 
     event: str
     time: float

@@ -1,8 +1,8 @@
-"""What ``gdbheap watch --prometheus`` shows: each metric's name, what it means, and its values now.
+"""The metrics that ``gdbheap watch --prometheus`` serves: the name of each, its meaning, and its current values.
 
-Names follow prometheus.io/docs/practices/naming: base units, ``_total`` for what only rises. The labels are ``pid``,
-``program`` (the name that the process had when it began to be watched) and names of ours, so that a process has as many
-series as there are lines in the ledger and findings, and none once it has ended."""
+Names follow prometheus.io/docs/practices/naming: base units, and ``_total`` for counters. The labels are ``pid``,
+``program`` (the process's name when watching began) and gdbheap's own ids. So a process has as many series as its
+ledger has lines and findings, and none once it has ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Values = Iterable[tuple[tuple[str, ...], Optional[float]]]
 
 @dataclass(frozen=True)
 class Now:
-    """The state of a watch: its processes, each with its RSS in bytes now; how many have ended, how often it acted, and
+    """The state of a watch: its processes with their current RSS in bytes, how many have ended, how often it acted, and
     how often something failed."""
 
     processes: Sequence[tuple[Seen, int]]
@@ -33,7 +33,8 @@ class Now:
 
 @dataclass(frozen=True)
 class Metric:
-    """``kind``: GAUGE or COUNTER. ``values``: by the values of ``labels``; what is not known is left out."""
+    """A metric and how to compute it. ``kind``: GAUGE or COUNTER; ``values``: pairs of the labels' values and a value,
+    None if it is not known."""
 
     name: str
     meaning: str
@@ -109,5 +110,5 @@ METRICS = (
 
 
 def values_of(metric: Metric, now: Now) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The values that are known."""
+    """Yield the known values of a metric, with the values of its labels."""
     yield from ((labels, float(value)) for labels, value in metric.values(now) if value is not None)

@@ -1,9 +1,9 @@
-"""The metrics of a watch for a monitoring system that asks for them, by the official client library.
+"""Serve the metrics of a watch to Prometheus, with the official client library.
 
-The server is the standard library's around the client's WSGI application: it answers a few at a time, each for a few
-seconds at most, and where others wait the one goes that takes longest. It answers to names of its own only: a page that
-somebody reads elsewhere may lead a browser here by a name of the page's (DNS rebinding). What it answers is known
-already; nothing is read of a target but RSS."""
+The server is the standard library's around the client's WSGI application. It answers a few requests at a time, each for
+a few seconds at most, and drops the oldest if others wait. It accepts only its own host names, because a web page read
+elsewhere may lead a browser here by a name of its own (DNS rebinding). Its answers are known already: a request reads
+nothing of a target but RSS."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["Address", "Names", "Server", "address_of", "is_loopback"]
 
 LOOPBACK, LOCALHOST = "127.0.0.1", "localhost"
 HIGHEST_PORT = 65535
-# How many are answered at the same time; how long each may take, and how much it may say, from the first byte to the
-# last; for how long another one is waited for that has to make room.
+# How many requests are answered at the same time; for how many seconds, and with how many bytes, each from first byte
+# to last; for how many seconds to wait until a dropped one makes room.
 MOST_AT_ONCE, SECONDS, MOST_BYTES, PARTING_SECONDS = 16, 5.0, 16 << 10, 0.5
 # [::1]:9464, 127.0.0.1:9464, localhost.
 HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\s:,\[\]]+))(?::[0-9]*)?")
@@ -43,14 +43,15 @@ MISSING = (
 
 
 class Address(NamedTuple):
-    """Where to listen; port 0 is any that is free."""
+    """An address to listen at; port 0 means any free one."""
 
     host: str
     port: int
 
 
 def address_of(text: str) -> Address:
-    """ ":9100", "0.0.0.0:9100", "[::1]:9100", "localhost:9100"; without a host it is loopback. Raises ValueError."""
+    """Parse an address: ":9100", "0.0.0.0:9100", "[::1]:9100", "localhost:9100". Without a host it is loopback. Raises
+    ValueError."""
     host, colon, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > HIGHEST_PORT:
@@ -61,13 +62,15 @@ def address_of(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a numerical address is to be reached from this machine only."""
+    """Return whether a numerical address can be reached from this machine only."""
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 class Names:
-    """The hosts that a request may name (``Host``): the address where a server listens, every address where it listens
-    on all, this machine's loopback ones and localhost, and ``others``."""
+    """The host names that a request may have (``Host``).
+
+    They are the address where the server listens (any address, if it listens on all), this machine's loopback
+    addresses, localhost, and ``others``."""
 
     def __init__(self, listening: str, others: Iterable[str] = ()) -> None:
         own = _address(listening)
@@ -75,7 +78,7 @@ class Names:
         self._others = {_plain(name) for name in (LOCALHOST, listening, *others)}
 
     def has(self, host: str) -> bool:
-        """Whether it is one of them; ``host`` may have a port."""
+        """Return whether a request may have this host, with or without a port."""
         found = HOST.fullmatch(host.strip())
         if found is None:
             return False
@@ -91,7 +94,7 @@ def _plain(name: str) -> str:
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address in numbers; None for a name. Of IPv4 in IPv6 it is the former."""
+    """Parse a numerical address; None for a name. An IPv4 address mapped into IPv6 is returned as IPv4."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -101,25 +104,26 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class Server:
-    """Answers what ``now`` says, at ``address``, also to those who call it by one of ``names``. Raises UsageError,
-    NotPermitted where it cannot listen there, and Unsupported without the client library."""
+    """An HTTP server of the metrics that ``now`` returns, at ``address`` and under ``names``.
+
+    Raises UsageError, NotPermitted if it cannot listen there, and Unsupported without the client library."""
 
     def __init__(self, address: Address, now: Callable[[], Now], names: Iterable[str] = ()) -> None:
         application = _application(now)
         self._http = _listening(address)
         self._http.set_app(_for(Names(self.address.host, [address.host, *names]), application))
-        # The child that takes a look must not keep the port when we are killed.
+        # A child process that reads a heap must not keep the port open if gdbheap is killed.
         os.register_at_fork(after_in_child=self._http.socket.close)
         Thread(target=self._http.serve_forever, name="metrics", daemon=True).start()
 
     @property
     def address(self) -> Address:
-        """Where it listens, in numbers."""
+        """The numerical address where it listens."""
         return Address(*self._http.socket.getsockname()[:2])
 
     @property
     def url(self) -> str:
-        """What a monitoring system is told to ask."""
+        """The URL at which a monitoring system finds the metrics."""
         host, port = self.address
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
 
@@ -129,13 +133,13 @@ class Server:
         return is_loopback(self.address.host)
 
     def end(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._http.shutdown()
         self._http.server_close()
 
 
 def _for(names: Names, application: Any) -> Any:
-    """The application for those who call it by one of its names."""
+    """Return the application, which refuses requests for other hosts than ``names``."""
 
     def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         host = environ.get("HTTP_HOST", "")
@@ -150,7 +154,7 @@ def _for(names: Names, application: Any) -> Any:
 
 
 class _Connection(io.RawIOBase):
-    """A connection, for SECONDS and for MOST_BYTES from the other side, however these come. Raises
+    """A connection that lives for SECONDS and accepts MOST_BYTES from the client, at whatever pace. Raises
     ConnectionAbortedError."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -183,7 +187,7 @@ class _Connection(io.RawIOBase):
         return len(data)
 
     def _wait(self) -> None:
-        """Limit the next operation of the socket to the time that is left for the request."""
+        """Limit the next operation of the socket to the time left for the request. Raises ConnectionAbortedError."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise ConnectionAbortedError("too slow")
@@ -191,7 +195,7 @@ class _Connection(io.RawIOBase):
 
 
 class _Handler(WSGIRequestHandler):
-    """One that is asked: quietly, and not forever."""
+    """A handler of one request, which logs nothing and has limits of time and size."""
 
     def setup(self) -> None:
         connection = _Connection(self.request)
@@ -207,23 +211,23 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Http(ThreadingMixIn, WSGIServer):
-    """A thread for each that asks, up to MOST_AT_ONCE: where there are as many the oldest one is hung up on, so that
-    nobody keeps out others by asking slowly."""
+    """A server with a thread for each request, up to MOST_AT_ONCE. Beyond that the oldest connection is closed, so that
+    slow clients do not keep out others."""
 
     daemon_threads = True
-    # More than make room for each other: who has to try again waits for a second.
+    # More clients than can make room for each other: a refused one tries again after a second.
     request_queue_size = 4 * MOST_AT_ONCE
 
     def __init__(self, family: int, address: tuple[Any, ...]) -> None:
         self.address_family = family
         self._free = BoundedSemaphore(MOST_AT_ONCE)
-        # In the order in which they came.
+        # In the order in which they arrived.
         self._asking: dict[socket.socket, None] = {}
         self._lock = Lock()
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """As WSGIServer does, but asking no name server what we are called."""
+        """Bind as WSGIServer does, but without asking a name server for our host name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()
@@ -245,7 +249,7 @@ class _Http(ThreadingMixIn, WSGIServer):
             return True
         with self._lock:
             for oldest in [*self._asking][:1]:
-                # Its thread ends by that.
+                # That ends its thread.
                 with suppress(OSError):
                     oldest.shutdown(socket.SHUT_RDWR)
         return self._free.acquire(timeout=PARTING_SECONDS)
@@ -262,7 +266,7 @@ class _Http(ThreadingMixIn, WSGIServer):
             self._leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who hangs up, or says nothing, is nobody's concern."""
+        """Ignore clients that disconnect or time out."""
 
 
 def _listening(address: Address) -> _Http:
@@ -293,14 +297,14 @@ def _application(now: Callable[[], Now]) -> Any:
         return found
 
     class Collector:
-        """All metrics of one moment."""
+        """Collects all metrics of one moment."""
 
         def collect(self) -> Iterator[Family]:
             state = now()
             yield from (family(metric, state) for metric in METRICS)
 
         def describe(self) -> Iterator[Family]:
-            """Their names, without asking for values."""
+            """Yield the metrics without values."""
             yield from (family(metric, Now([])) for metric in METRICS)
 
     registry = CollectorRegistry()

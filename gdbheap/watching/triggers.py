@@ -1,6 +1,6 @@
-"""Decisions alone: from what was read of some memory, whether the moment has come, and how soon it could.
+"""Decide from readings of a memory whether to act, and how soon that could be necessary.
 
-Nothing here reads or waits: made-up readings show what a trigger does (tests/test_watch_triggers.py)."""
+Nothing here reads or waits: tests use made-up readings (tests/test_watch_triggers.py)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = [
     "Reading", "Trigger",
 ]  # fmt: skip
 
-# Bytes a second: a thread that writes to fresh pages gets about this many from the kernel.
+# Bytes per second: about as much as the kernel gives a thread that writes to fresh pages.
 FASTEST = 2 << 30
-# The growth to the limit is extrapolated from this share of it on: below, a program that starts would look like one.
+# From this share of the limit on, growth is extrapolated: below it, a starting program would look like a leak.
 SOON_SHARE = 0.75
-# Over how many seconds, and over how many at least.
+# The growth rate is measured over this many seconds, and over at least the second number.
 RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
-# What a sliding window is divided into.
+# The number of parts that a sliding window is divided into.
 WINDOW_PARTS = 200
 NEVER = 1e9
 MEMORY_ERROR: Final = "memory-error"
@@ -28,9 +28,11 @@ MEMORY_ERROR: Final = "memory-error"
 
 @dataclass(frozen=True)
 class Reading:
-    """Some memory at a moment: ``time`` on a clock that only rises, in seconds; ``size`` bytes that are needed (of a
-    process its RSS; of a group or a machine without what the kernel would take back); ``used`` with that; ``limit``
-    what there can be, None without one. ``fired``: what woke us, by the wakers' names."""
+    """The size of a memory at one moment.
+
+    ``time``: seconds on a clock that only rises; ``size``: bytes that are needed (RSS of a process; of a group or the
+    machine without reclaimable memory); ``used``: bytes including reclaimable memory; ``limit``: in bytes, None without
+    one; ``fired``: the names of the wakers that fired."""
 
     time: float
     size: int
@@ -41,9 +43,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why to act now. ``kind``: "rss" (above ``bound``), "grows" (by ``bound`` in ``seconds``), "limit" (near it),
-    "soon" (at its limit in ``seconds``), "pressure" (full, and waiting for memory), "oom" (the kernel found no
-    memory and looks for a process to kill), "memory-error" (Python raises MemoryError)."""
+    """Why to act now, by ``kind``.
+
+    "rss": above ``bound``; "grows": by ``bound`` in ``seconds``; "limit": near it; "soon": at its limit in ``seconds``;
+    "pressure": full, and programs wait for memory; "oom": the kernel found no memory and looks for a process to kill;
+    "memory-error": Python raises MemoryError."""
 
     kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
     bytes: int
@@ -54,56 +58,57 @@ class Cause:
 
 
 class Trigger(Protocol):
-    """One thing that is waited for. It may remember the readings that it was shown.
+    """A condition to wait for. It may remember the readings that it was given.
 
-    What no reading shows (an exception that a process raises, say) has a waker of its own, whose name is among
-    ``fired`` then."""
+    A condition that no reading shows, such as an exception that a process raises, has a waker, whose name is then in
+    ``fired``."""
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Why to act now, or None."""
+        """Return why to act now, or None."""
 
     def patience(self, reading: Reading) -> float:
-        """For how many seconds it cannot come to that, however fast the memory grows."""
+        """Return for how many seconds the condition cannot be met, however fast the memory grows."""
 
 
 class Raised:
-    """Python raises MemoryError."""
+    """The condition that Python raises MemoryError."""
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Whether that is what woke us."""
+        """Return the cause if a MemoryError woke us, else None."""
         return Cause(MEMORY_ERROR, reading.size, 0) if MEMORY_ERROR in reading.fired else None
 
     def patience(self, reading: Reading) -> float:
-        """It is told of."""
+        """Return NEVER: it is not polled, a waker reports it."""
         return NEVER
 
 
 @dataclass
 class AboveSize:
-    """More than ``bound`` bytes."""
+    """The condition that a memory has more than ``bound`` bytes."""
 
     bound: int
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Whether it is above."""
+        """Return the cause if the memory is above the bound, else None."""
         return Cause("rss", reading.size, self.bound, limit=reading.limit) if reading.size > self.bound else None
 
     def patience(self, reading: Reading) -> float:
-        """Until it could be."""
+        """Return the shortest time in seconds until the memory could be above the bound."""
         return _time_to(self.bound, reading.size)
 
 
 @dataclass
 class Grows:
-    """By more than ``bound`` bytes within ``seconds``: above the least that was read in that time."""
+    """The condition that a memory grows by more than ``bound`` bytes within ``seconds``, compared with the least size
+    read in that time."""
 
     bound: int
     seconds: float
-    # The readings that a later one may be least against: rising sizes at rising times.
+    # The readings that may be the least for a later one: rising sizes at rising times.
     _least: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Whether it grew by more than that."""
+        """Return the cause if the memory grew by more than the bound, else None."""
         self._forget(reading)
         while self._least and self._least[-1][1] >= reading.size:
             self._least.pop()
@@ -115,7 +120,7 @@ class Grows:
         return Cause("grows", reading.size, self.bound, max(reading.time - since, 0.0), reading.limit)
 
     def patience(self, reading: Reading) -> float:
-        """Until it could have."""
+        """Return the shortest time in seconds until it could have grown that much."""
         least = self._least[0][1] if self._least else reading.size
         return _time_to(least + self.bound, reading.size)
 
@@ -126,15 +131,17 @@ class Grows:
 
 @dataclass
 class NearLimit:
-    """Before the kernel has none left to give: ``share`` of the limit is needed; or at the rate of the last seconds the
-    rest is gone within ``within`` seconds; or it is full and programs wait for memory; or the kernel says so."""
+    """The condition that the kernel will soon have no memory left to give.
+
+    It is met if ``share`` of the limit is needed, if at the current rate the rest is gone within ``within`` seconds, if
+    the memory is full and programs wait for it, or if the kernel reports that it is out of memory."""
 
     share: float = 0.9
     within: float = 2.0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Whether it is near."""
+        """Return the cause if the memory is near its limit, else None."""
         self._remember(reading)
         if "oom" in reading.fired:
             return Cause("oom", reading.size, reading.limit or 0, limit=reading.limit)
@@ -151,7 +158,7 @@ class NearLimit:
         return None
 
     def patience(self, reading: Reading) -> float:
-        """Until it could be."""
+        """Return the shortest time in seconds until it could be near its limit."""
         return NEVER if reading.limit is None else _time_to(int(reading.limit * self.share), reading.size)
 
     def _remember(self, reading: Reading) -> None:
@@ -161,7 +168,8 @@ class NearLimit:
             self._recent.append((reading.time, reading.size))
 
     def _seconds_left(self, reading: Reading) -> float | None:
-        """At the rate of the last seconds; None where it does not grow, or has not been seen for long enough."""
+        """Return in how many seconds the limit is reached at the current rate; None if the memory does not grow, or was
+        not observed for long enough."""
         if not self._recent or reading.limit is None:
             return None
         since, size = self._recent[0]
@@ -173,8 +181,10 @@ class NearLimit:
 
 @dataclass
 class Bounds:
-    """How often to act: ``count`` times (None: no end) on processes of each user, so that nobody uses up what another
-    one needs; on one process again after ``again`` seconds. ``acted``: how often it was, in all."""
+    """How often to act.
+
+    ``count``: times for each user's processes (None: no limit), so that no user takes what another needs; ``again``:
+    the least seconds between two actions on one process; ``acted``: how often it acted in all."""
 
     count: int | None = 1
     again: float = 600.0
@@ -183,14 +193,15 @@ class Bounds:
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
-        """Whether it was the last time for all who were acted on, and for these ``users``."""
+        """Return whether no action is left, for all users acted on and for these ``users``."""
         return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
     def _is_left(self, user: int | None) -> bool:
         return self.count is None or self._by_user.get(user, 0) < self.count
 
     def allow(self, pid: int, time: float, user: int | None = None) -> bool:
-        """Whether to act on a user's process now; that is taken as done. ``user`` None: all have ``count`` together."""
+        """Return whether to act on a user's process now; if so, the action is counted. With ``user`` None all processes
+        share ``count``."""
         last = self._last.get(pid)
         if not self._is_left(user) or (last is not None and time - last < self.again):
             return False
@@ -200,7 +211,7 @@ class Bounds:
         return True
 
     def forget(self, pid: int) -> None:
-        """The process has ended: its id may be another's."""
+        """Forget a process that has ended: its id may be reused."""
         self._last.pop(pid, None)
 
 

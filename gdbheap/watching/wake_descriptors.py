@@ -1,4 +1,4 @@
-"""What ends a wait early: each is a descriptor that poll(2) reports. None is needed: what cannot be had is polled."""
+"""Descriptors that end a wait early, when poll(2) reports them. None is required: without them memory is polled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gdbheap.watching.memory_readings import GroupMemory
 __all__ = ["Waker", "group_wakers", "machine_wakers", "process_wakers"]
 
 PRESSURE = "memory.pressure"
-# All programs wait for memory for a tenth of the time; who may not use CAP_SYS_RESOURCE gets windows of 2 s only
+# All programs wait for memory for a tenth of the time. Without CAP_SYS_RESOURCE only windows of 2 s are allowed
 # (Documentation/accounting/psi.rst).
 STALLS = (b"full 100000 1000000", b"full 200000 2000000")
 EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
@@ -25,7 +25,10 @@ EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass
 class Waker:
-    """``name``: what it tells; ``mask``: of poll(2); ``owner``: closes the descriptor with this, if it does."""
+    """A descriptor that wakes us, and what it reports.
+
+    ``name``: the event; ``mask``: of poll(2); ``is_counter``: it must be read to be cleared; ``owner``: closes the
+    descriptor together with the waker, if set."""
 
     name: str
     descriptor: int
@@ -35,29 +38,31 @@ class Waker:
 
     @classmethod
     def owning(cls, name: str, descriptor: int, mask: int, is_counter: bool = False) -> Waker:
-        """One that closes its descriptor."""
+        """Return a waker that closes its descriptor."""
         return cls(name, descriptor, mask, is_counter, Descriptor(descriptor))
 
     def clear(self) -> None:
-        """Make it wait for the next time."""
+        """Reset the descriptor, so that it waits for the next event."""
         if self.is_counter:
             with suppress(OSError):
                 os.read(self.descriptor, 8)
 
 
 def process_wakers(folder: ProcessFolder) -> list[Waker]:
-    """ "end": it has ended (pidfd_open(2), Linux 5.3)."""
+    """Return the waker "end": the process has ended (pidfd_open(2), Linux 5.3)."""
     return _those_that_can(lambda: Waker.owning("end", folder.pidfd(), select.POLLIN))
 
 
 def machine_wakers() -> list[Waker]:
-    """ "pressure": programs wait for memory (Linux 4.20)."""
+    """Return the waker "pressure": programs wait for memory (Linux 4.20)."""
     return _those_that_can(lambda: _pressure(Path(PROC, "pressure", "memory")))
 
 
 def group_wakers(group: GroupMemory, share: float) -> list[Waker]:
-    """ "pressure"; "events": a count changed (version 2); "mark": more than ``share`` of the limit is used, and "oom":
-    the kernel looks for a process to kill (version 1, whoever may write to the group)."""
+    """Return the wakers of a control group that the kernel and our rights allow.
+
+    Version 2: "pressure" and "events" (a count changed). Version 1, if we may write to the group: "mark" (more than
+    ``share`` of the limit is used) and "oom" (the kernel looks for a process to kill)."""
     pressure = lambda: _pressure(group.folder / PRESSURE)  # noqa: E731
     if not group.is_first_version:
         return _those_that_can(pressure, lambda: Waker("events", group.events, select.POLLPRI))
@@ -79,7 +84,7 @@ def _made(makers: tuple[Callable[[], Waker], ...]) -> Iterator[Waker]:
 
 
 def _pressure(path: Path) -> Waker:
-    """Raises OSError where the kernel or our rights do not allow it."""
+    """Return a waker for memory pressure. Raises OSError if the kernel or our rights do not allow it."""
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     waker = Waker.owning("pressure", descriptor, select.POLLPRI)
     for stall in STALLS:
@@ -93,7 +98,7 @@ def _pressure(path: Path) -> Waker:
 
 
 def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Waker:
-    """An eventfd that the kernel counts up (cgroup-v1/memory.rst, 9 and 10). Raises OSError."""
+    """Return a waker with an eventfd that the kernel counts up (cgroup-v1/memory.rst, 9 and 10). Raises OSError."""
     waker = Waker.owning(name, _eventfd(), select.POLLIN, is_counter=True)
     watched = os.open(folder / file, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -108,10 +113,10 @@ def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Wa
 
 
 def _eventfd() -> int:
-    """Raises OSError."""
+    """Create an eventfd. Raises OSError."""
     make = getattr(os, "eventfd", None)
     if make is None:
-        # Python has it since 3.10.
+        # Python has os.eventfd since 3.10.
         import ctypes
 
         make = ctypes.CDLL(None).eventfd

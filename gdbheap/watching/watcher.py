@@ -1,4 +1,4 @@
-"""Which processes are watched, what of them and of their control groups is waited for, and what happens to them."""
+"""Watch processes: find them, poll them and their control groups, and yield what happens to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gdbheap.watching.wake_descriptors import group_wakers, machine_wakers, proc
 
 __all__ = ["Happening", "Wanted", "Watched", "Watcher"]
 
-# Looking for processes may take this part of a processor, but a new one is seen within MAX_PAUSE seconds in any case.
+# The largest share of a processor for the search for processes, and the longest pause between searches, in seconds.
 SCAN_SHARE, MAX_PAUSE = 0.002, 5.0
 NAME_LIMIT = 64
 THE_GROUP, MACHINE = "the group", "machine"
@@ -30,9 +30,11 @@ THE_GROUP, MACHINE = "the group", "machine"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is waited for: more than ``rss`` bytes; growth by more than ``grows`` (bytes, seconds); ``at_oom``: a limit
-    that is near, as ``share`` of it or in ``within`` seconds; ``memory_errors``: Python's MemoryError, with ``seccomp``
-    also under a filter, and for ``limit`` seconds at most."""
+    """The conditions to wait for.
+
+    ``rss``: more than this many bytes; ``grows``: growth by more than (bytes, seconds); ``at_oom``: a near limit, as
+    ``share`` of it or within ``within`` seconds; ``memory_errors``: Python's MemoryError, for which a thread is stopped
+    for at most ``limit`` seconds; ``seccomp``: catch them even under a seccomp filter."""
 
     rss: int | None = None
     grows: tuple[int, float] | None = None
@@ -44,22 +46,23 @@ class Wanted:
     limit: float = MAX_STAND
 
     def of_size(self) -> list[Trigger]:
-        """Triggers about a process, or about a group as a whole."""
+        """Return the triggers for the size of a process, or of a group as a whole."""
         above: list[Trigger] = [] if self.rss is None else [AboveSize(self.rss)]
         return above if self.grows is None else [*above, Grows(*self.grows)]
 
     def of_limit(self) -> list[Trigger]:
-        """Triggers about memory that may run out."""
+        """Return the triggers for memory that may run out."""
         return [NearLimit(self.share, self.within)]
 
 
 @dataclass(frozen=True)
 class Happening:
-    """``kind``: "began" and "ended" (a process is watched from now on, or is gone), "due" (act on it for ``cause``),
-    "killed" (the kernel killed a process of ``group`` for want of memory), "unseen" (its MemoryErrors cannot be seen,
-    and ``reason`` says why), "unrestored" (its code is still changed, and ``reason`` says why), "missed" (a look
-    failed, for another ``reason`` than the one before), "left-out" (``pids`` are meant, but cannot be watched for this
-    ``reason``; each is said once)."""
+    """An event, by ``kind``.
+
+    "began", "ended": a process is watched from now on, or is gone; "due": act on it for ``cause``; "killed": the OOM
+    killer killed a process of ``group``; "unseen": its MemoryErrors cannot be caught; "unrestored": its code is still
+    changed; "missed": a read of its heap failed, for a new ``reason``; "left-out": ``pids`` are wanted but cannot be
+    watched, reported once for each. ``reason`` says why."""
 
     kind: str
     pid: int | None = None
@@ -72,8 +75,8 @@ class Happening:
 
 @dataclass
 class Watched:
-    """A process: its name, its real uid, the control groups that it is in (the kernel's text), the keys of its gauges,
-    and where its MemoryErrors are seen."""
+    """A watched process: its name, its real uid, its control groups (the kernel's text), the keys of its gauges, and
+    the watch for its MemoryErrors."""
 
     folder: ProcessFolder
     name: str
@@ -84,20 +87,21 @@ class Watched:
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """The process id."""
         return self.folder.pid
 
     @property
     def size(self) -> int:
-        """Its RSS in bytes; 0 once it has ended."""
+        """The RSS in bytes; 0 once the process has ended."""
         with suppress(OSError):
             return ProcessMemory(self.folder).read(0).size
         return 0
 
 
 class Watcher:
-    """Waits for ``wanted``, of each of ``programs``, or of the group ``cgroup`` as a whole, whose members they are.
-    ``looks``: those that are taken besides; ``until``: when it ends, by ``time.monotonic``."""
+    """Waits for ``wanted`` in each of ``programs``, or in the group ``cgroup`` as a whole, whose members they are.
+
+    ``looks``: reads of their heaps in between; ``until``: when to end, by ``time.monotonic``."""
 
     def __init__(
         self,
@@ -118,17 +122,17 @@ class Watcher:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to watch, and nothing can come."""
+        """Whether nothing is left to watch, and nothing may come."""
         return not self.watched and not self.programs.may_grow
 
     @property
     def limits(self) -> dict[str, int]:
-        """The limits that are watched now, in bytes, by their groups' names, the machine's by ""."""
+        """The limits that are watched now, in bytes, by the group's name; the machine's is under ""."""
         found = {gauge.group: gauge.memory.limit for gauge in self._gauges}
         return {group: limit for group, limit in found.items() if group is not None and limit is not None}
 
     def happenings(self) -> Iterator[Happening]:
-        """All that happens, until there is nothing left to watch, or the time is over."""
+        """Yield all events, until nothing is left to watch or the time is over."""
         yield from self._scan()
         while not self.is_over and time.monotonic() < self._until:
             is_ready = self._gauges.wait(min(self._next_scan, self.looks.due, self._until), self.looks.descriptor)
@@ -140,7 +144,7 @@ class Watcher:
     def _look(self) -> Iterator[Happening]:
         for key, gauge, found in self._gauges.look():
             if found is None:
-                # A process that has ended, or a group whose processes have ended or moved.
+                # A process has ended, or the processes of a group have ended or moved.
                 self._next_scan = 0.0
                 continue
             if found.killed:
@@ -149,22 +153,23 @@ class Watcher:
                 yield from self._due(key, gauge, cause)
 
     def _turn(self, is_ready: bool) -> Iterator[Happening]:
-        """The looks that are due. What was just acted on may have dropped the one that was ready."""
+        """Yield the failures of the heap reads that are due. An action just done may have dropped the read that was
+        ready."""
         for pid, reason in self.looks.turn(is_ready and self.looks.descriptor is not None):
             yield Happening("missed", pid, self.looks.seen[pid].name, reason=reason)
 
     def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[Happening]:
-        """The process to act on: the largest of those that it concerns."""
+        """Yield the event for the process to act on: the largest of those that the gauge concerns."""
         concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
         size, pid = max(concerned, default=(0, 0))
         if size:
             yield Happening("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
 
     def _scan(self) -> Iterator[Happening]:
-        """Who has come, who has gone, who is in another group by now."""
+        """Yield the events of a new search: find processes that have come, gone, or moved to another group."""
         began, used = time.monotonic(), time.thread_time()
         now = self.programs.now()
-        # The id of one that has ended may be another's by now.
+        # The id of a process that has ended may have been reused.
         for pid in [pid for pid, one in self.watched.items() if pid not in now or not self._is_seen(one)]:
             yield from self._forget(pid)
         self._renew_group()
@@ -182,7 +187,7 @@ class Watcher:
         self._next_scan = began + min(MAX_PAUSE, max(LONGEST, pause))
 
     def _is_seen(self, one: Watched) -> bool:
-        """Whether it is the one that was watched from the beginning on, and not ended."""
+        """Return whether the id still belongs to the process watched from the beginning, and it has not ended."""
         return _key(one.pid) in self._gauges and one.folder.is_there()
 
     def _add(self, pid: int) -> Iterator[Happening]:
@@ -191,7 +196,7 @@ class Watcher:
             memory = ProcessMemory(folder)
             name, user = one_line(folder.thread_name(pid), NAME_LIMIT), folder.real_user()
         except (NoTarget, FileNotFoundError, ProcessLookupError):
-            # It has ended since.
+            # The process has ended meanwhile.
             return
         except (GdbheapError, OSError) as error:
             self._left_out[pid] = reason_of(error)
@@ -206,7 +211,7 @@ class Watcher:
             yield from self._see_errors(one, memory)
 
     def _say_left_out(self, known: dict[int, str]) -> Iterator[Happening]:
-        """Those that are new, by why."""
+        """Yield an event for each reason for which processes are newly left out."""
         new = {pid: reason for pid, reason in self._left_out.items() if pid not in known}
         for reason in dict.fromkeys(new.values()):
             pids = [pid for pid, other in new.items() if other == reason]
@@ -222,7 +227,7 @@ class Watcher:
         one.gauges.add(_errors_key(one.pid))
 
     def end(self) -> list[Happening]:
-        """Nothing is watched any more."""
+        """Stop watching; return an event for each process whose code could not be restored."""
         self.looks.end()
         return [happening for one in self.watched.values() for happening in _end_errors(one)]
 
@@ -235,7 +240,8 @@ class Watcher:
             one.gauges |= self._limit_gauges(groups_of(one.folder.place))
 
     def _forget(self, pid: int) -> Iterator[Happening]:
-        """What was killed is said before what has ended."""
+        """Stop watching a process that is gone. The event that a process was killed comes before the one that it
+        ended."""
         gone = self.watched.pop(pid)
         self.looks.forget(pid)
         self._gauges.drop([_key(pid), _errors_key(pid)])
@@ -245,7 +251,7 @@ class Watcher:
         yield Happening("ended", pid, gone.name)
 
     def _renew_group(self) -> None:
-        """A service that is started again has a new group of the same name."""
+        """Find the watched group again: a restarted service has a new group of the same name."""
         if self.cgroup is None or all(key in self._gauges for key in self._of_group):
             return
         with suppress(OSError):
@@ -256,7 +262,7 @@ class Watcher:
                 self._regroup(one)
 
     def _group_gauges(self, group: GroupMemory) -> set[str]:
-        """Those of a group that is watched as a whole."""
+        """Make the gauges of a group that is watched as a whole; return their keys."""
         triggers = self.wanted.of_size()
         if triggers:
             self._gauges.add(THE_GROUP, lambda: Gauge(group, triggers, (), group.name, SHORTEST_OF_SIZE))
@@ -264,7 +270,7 @@ class Watcher:
         return limits | ({THE_GROUP} if triggers else set())
 
     def _limit_gauges(self, groups: Iterable[GroupMemory]) -> set[str]:
-        """The keys of the gauges of these groups and of the machine, made where there are none yet."""
+        """Make the gauges of these groups and of the machine, if missing; return their keys."""
         memories: list[GroupMemory | MachineMemory] = [*groups]
         with suppress(OSError):
             memories.append(MachineMemory())

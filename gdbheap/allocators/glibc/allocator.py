@@ -1,4 +1,4 @@
-"""glibc's malloc as one of the allocators: what ``Glibc`` and the walk over its arenas found, in the words of all."""
+"""glibc's malloc as an allocator: translates what ``Glibc`` and the walk over its arenas found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gdbheap.targets.target import Damage
 NAME = LineId("glibc")
 USED, MAPPED, FREE, TOP, OVERHEAD = lines_below(NAME, "used", "mmapped", "free", "top", "overhead")
 CACHED_MAPPED = line_below(FREE, "mmapped")
-# The lines of the ledger by the parts of an arena; those of an arena have its index after them.
+# The ledger line of each part of an arena. The lines of one arena have its index appended.
 OF_ARENAS: dict[PartId, LineId] = {
     "used": USED,
     "free": FREE,
@@ -65,8 +65,8 @@ IN_USE, FOREIGN = _native.STATES.index("used"), _native.STATES.index("foreign")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which chunks are listed: a bit for each of ``_native.STATES``, bytes with the header, the arena or all of them
-    (native/core/src/allocators/glibc/listing.rs)."""
+    """Which chunks to list: a bit for each of ``_native.STATES``, sizes in bytes with the header, and an arena or None
+    for all (native/core/src/allocators/glibc/listing.rs)."""
 
     states: int
     minimum: int = 0
@@ -75,7 +75,7 @@ class Wanted:
 
 
 class GlibcAllocator(Allocator):
-    """glibc's malloc in one target. Raises Unsupported at construction where there is none.
+    """glibc's malloc in one target. The constructor raises Unsupported if there is none.
 
     ``malloc`` is what was located; ``chunks``, ``mapped`` and ``bins`` are read when they are first asked for."""
 
@@ -104,11 +104,11 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def chunks(self) -> _native.Chunks:
-        """Every block of the arenas; what another allocator holds is not among them, and noted."""
+        """Every chunk of the arenas. Blocks of other allocators are not included; a remark says so."""
         return self._walk(False)
 
     def require_walk(self) -> _native.Chunks:
-        """As ``chunks``, after which all of it is known. Raises Unsupported."""
+        """Return ``chunks``; after this call ``malloc`` has the results of the walk. Raises Unsupported."""
         return self.chunks
 
     def _walk(self, collects: bool) -> _native.Chunks:
@@ -118,38 +118,40 @@ class GlibcAllocator(Allocator):
 
     @cached_property
     def mapped(self) -> list[MappedChunk]:
-        """The mmapped chunks, ascending."""
+        """The mmapped chunks, in address order."""
         return self.malloc.find_mapped(subtract(self._around.anonymous(False), self._around.taken()))
 
     @property
     def bins(self) -> Bins:
-        """The bins of every arena, followed and checked. Whoever needs them asks for them before the walk, which then
-        collects what they need."""
+        """The bins of all arenas, followed and checked.
+
+        Ask for them before the walk: the walk then collects what they need."""
         if self._bins is None:
             chunks = self._walk(collects=True)
             self._bins = Bins(self.target.space, self.malloc, chunks, self._around.labelled("following the bins"))
         return self._bins
 
     def lists_of(self, chunks: Sequence[ChunkRow]) -> list[str | None]:
-        """The free list that each chunk is on, None for one that is on none."""
+        """Return the free list that each chunk is on; None for a chunk on no list."""
         return list_names(chunks, lambda: self.bins)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """The mmapped chunk that holds ``address``."""
+        """Return the mmapped chunk that holds ``address``; None if there is none."""
         return self.malloc.mapped_at(address) if self.mapped else None
 
-    # Whose bytes.
+    # Memory and its owners.
 
     def ranges(self) -> Ranges:
-        """The arenas with their reserves; mmapped chunks, which are found last of all, are not among them."""
+        """Return the arenas with their reserved address space. Mmapped chunks are not included: they are found last of
+        all."""
         return self.malloc.owned_ranges()
 
     def single_blocks(self) -> Ranges:
-        """The mmapped chunks."""
+        """Return the ranges of the mmapped chunks."""
         return [(chunk.base, chunk.end) for chunk in self.mapped]
 
     def of_others(self) -> Ranges:
-        """Return what others got from ``sbrk`` between two parts of the main arena."""
+        """Return the memory that others got from ``sbrk`` between two parts of the main arena."""
         chunks = self.chunks
         if not any(region.states[FOREIGN].bytes for region in self.malloc.regions()):
             return []
@@ -157,12 +159,12 @@ class GlibcAllocator(Allocator):
         return sorted((row.address, row.address + row.size) for row in rows)
 
     def books(self) -> Ranges:
-        """Return ``main_arena``, whose bins, top and last remainder are chunks, not blocks."""
+        """Return the range of ``main_arena``: its bins, top and last remainder point to chunks, not to blocks."""
         main = self.malloc.main
         return [(main.address, main.address + main.layout["size"])]
 
     def pieces(self) -> Iterable[Piece]:
-        """The stretches of the arenas, what is theirs beside those, and the mmapped chunks."""
+        """Yield the stretches of the arenas, the arenas' memory outside the stretches, and the mmapped chunks."""
         self.require_walk()
         stretches = sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches)
         yield from (Piece(start, end, None) for start, end in stretches)
@@ -173,19 +175,19 @@ class GlibcAllocator(Allocator):
         yield from (Piece(chunk.base, chunk.end, owners[chunk.cached]) for chunk in self.mapped)
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """The chunks of a stretch."""
+        """Add the chunks of the stretch at ``start`` to ``sweep``, and return where the stretch ends."""
         arena = next(stretch.arena for stretch in self.malloc.stretches if stretch.start == start)
         owners: dict[str, int] = {part: number(line_below(line, arena)) for part, line in OF_ARENAS.items()}
         owners.update((part, number(line)) for part, line in OF_OTHERS.items())
         return sweep.add_blocks(self.target.space, self.chunks, start, owners)
 
     def leaves(self, ranges: Ranges) -> Ranges:
-        """Without the arenas, and without what looks like mmapped chunks."""
+        """Return ``ranges`` without the arenas, and without what looks like mmapped chunks."""
         rest = subtract(ranges, self.malloc.owned_ranges())
         return subtract(rest, self.malloc.likely_mapped(rest))
 
     def all_lines(self) -> Iterator[LedgerLine]:
-        """With a line for each arena's part, below the line of all arenas."""
+        """Yield the ledger lines. Below each line of all arenas there is one for each arena."""
         for line in self.lines:
             yield line
             for index in range(len(self.malloc.arenas)) if line.id in PARTS_OF_ARENAS else ():
@@ -193,7 +195,7 @@ class GlibcAllocator(Allocator):
                 yield LedgerLine(line_below(line.id, index), line.id, title, PARTS_OF_ARENAS[line.id], detail=True)
 
     def drawn(self) -> Iterable[Drawn]:
-        """The heaps of the arenas, and the mmapped chunks."""
+        """Yield the heaps of the arenas and the mmapped chunks."""
         self.require_walk()
         for part in self.malloc.heaps:
             yield Drawn(
@@ -205,8 +207,9 @@ class GlibcAllocator(Allocator):
     # Blocks.
 
     def find(self, address: int) -> Block | None:
-        """The chunk, of an arena or with a mapping of its own. A chunk reaches eight bytes into the next header, but
-        not beyond its heap."""
+        """Return the chunk that holds ``address``, in an arena or with a mapping of its own.
+
+        A chunk reaches eight bytes into the next chunk's header, but not beyond its heap."""
         found = self.chunks.find_many([address])[0] if self.own_part(address) is None else None
         if found is not None:
             (held,) = self.lists_of([found])
@@ -222,71 +225,73 @@ class GlibcAllocator(Allocator):
         return replace(block, address=mapped.chunk + HEADER, list=held or MMAPPED)
 
     def own_part(self, address: int) -> str | None:
-        """What lies in a thread's heap before its chunks or after them."""
+        """Describe an address in a thread's heap before its chunks or after them; None for any other address."""
         found = self.malloc.heap_at(address)
         if found is None or found.chunks <= address < found.end:
             return None
         return f"header of arena {found.arena}'s heap" if address < found.chunks else f"reserve of arena {found.arena}"
 
     def structures(self) -> dict[int, str]:
-        """The threads' caches."""
+        """Return the chunks of the thread caches, by address."""
         return {tcache.address: f"thread cache of thread {tcache.tid}" for tcache in self.malloc.tcaches}
 
     @cached_property
     def used_chunks(self) -> list[tuple[int, int]]:
-        """(size with the header, how many are in use) of the arenas' chunks."""
+        """(size with the header, number of chunks in use) for each size of the arenas' chunks."""
         return [(row.size, row.states[IN_USE]) for row in _native.count_sizes(self.chunks)]
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """With the header; mmapped chunks among them."""
+        """Return (size with the header, number in use) of all chunks, mmapped chunks included."""
         return self.used_chunks + [(chunk.end - chunk.chunk, 1) for chunk in self.mapped if not chunk.cached]
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Of the arenas' chunks and the mmapped ones."""
+        """Return (pointer, size) of the largest chunks in use, in the arenas and mmapped."""
         rows = _native.list_chunks(self.chunks, Wanted(1 << IN_USE, least), "size", most).rows
         found = [(row.address + HEADER, row.size) for row in rows]
         found += [(chunk.chunk + HEADER, chunk.end - chunk.chunk) for chunk in self.mapped if not chunk.cached]
         return sorted((row for row in found if row[1] >= least), key=lambda row: -row[1])[:most]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The chunks of the arenas, and the mmapped ones in use."""
+        """Add the chunks of the arenas and the mmapped chunks in use to ``blocks``."""
         blocks.general["chunks"] = self.chunks
         blocks.single.append(_native.Mapped([(chunk.chunk, chunk.end) for chunk in self.mapped if not chunk.cached]))
 
-    # Holes and what pins them.
+    # Holes and pins.
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Free chunks that touch, whether they lie in bins, fast bins or thread caches."""
+        """Return runs of adjacent free chunks, whether they are in bins, fast bins or thread caches."""
         return self.chunks.holes(max(minimum, 1))
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """Groups of blocks that share pages and fill at most half of them."""
+        """Return groups of chunks that share pages and fill at most half of them."""
         tops = given_tops(self.target, self.malloc)
         return _native.pins(self.target.machine, self.chunks, self.target.pages, kept, tops, minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
-        """Chunks in use, and those that a thread's cache holds."""
+        """Return the chunks of a group: those in use, and those in a thread cache."""
         return _native.held_chunks(self.chunks, row.start, row.end, row.blocks)
 
     def predict(self, pad: int = 0) -> Trim:
-        """What ``malloc_trim(pad)`` would give back."""
+        """Return what ``malloc_trim(pad)`` would give back."""
         if self.target.locked:
             self._around.note("locked")
         return predict(self.target, self.malloc, self.chunks, pad)
 
     @cached_property
     def trim(self) -> Trim | None:
-        """What malloc_trim(0) would give back; None where residency is not known."""
+        """What malloc_trim(0) would give back; None if residency is unknown."""
         found = self.predict()
         return None if found.predicted is None else found
 
     def returnable(self) -> int | None:
-        """What malloc_trim(0) would give back."""
+        """Return the bytes that malloc_trim(0) would give back; None if unknown."""
         return None if self.trim is None else self.trim.predicted
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """What shares pages with chunks in use, what threads' caches hold, what the kernel does not take back, and the
-        tops that malloc_trim(0) leaves."""
+        """Return the free bytes that stay, by reason.
+
+        Reasons: the bytes share pages with chunks in use, are in thread caches, are in pages that the kernel does not
+        take back, or are in tops that malloc_trim(0) leaves."""
         if self.trim is None:
             return []
         tops = sum(arena.top_kept or 0 for arena in self.trim.rows)
@@ -300,27 +305,28 @@ class GlibcAllocator(Allocator):
         return [Kept(f"{self.name}.{reason}", size, why) for (reason, why), size in zip(WHY_KEPT, sizes)]
 
     def _in_huge_pages(self) -> int:
-        """Resident bytes of the arenas that lie in pages of hugetlbfs."""
+        """Return the resident bytes of the arenas that lie in hugetlbfs pages."""
         huge = [(mapping.start, mapping.end) for mapping in self.target.mappings if mapping.path == HUGE_PAGES]
         arenas = joined(sorted((stretch.start, stretch.end) for stretch in self.malloc.stretches))
         inside = subtract(arenas, subtract(arenas, huge)) if huge else []
         return 0 if self.target.pages is None else sum(self.target.pages.count(*pair).resident for pair in inside)
 
-    # Its own account.
+    # State, damage and checks.
 
     @property
     def idle(self) -> bool:
-        """Whether no arena has memory, and nothing was mapped."""
+        """Whether no arena has memory, and no mmapped chunk exists."""
         return self.malloc.idle
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Thread caches and mmapped chunks that were not found."""
+        """Warnings about thread caches and mmapped chunks that were not found."""
         return self.malloc.warnings
 
     @property
     def damage(self) -> list[Damage]:
-        """What the walk and the following of the bins met; a thread inside malloc may have left some of it."""
+        """The inconsistencies that the walk and the bins showed. A thread inside malloc may have caused some of
+        them."""
         found = self.malloc.damage + (self._bins.damage if self._bins is not None else [])
         return self._explained(found) if found else []
 
@@ -335,7 +341,7 @@ class GlibcAllocator(Allocator):
         return Changes(self.target, self.malloc)
 
     def check(self) -> Looked:
-        """Every chunk, every link of every bin, both ways, and the mmapped chunks that ``mp_`` counts."""
+        """Check every chunk, every link of every bin in both directions, and the mmapped chunks that ``mp_`` counts."""
         _followed, _found = self.bins, self.mapped
         self.malloc.check_mapped()
         totals = self.chunks.totals()

@@ -1,4 +1,5 @@
-"""glibc's heap at one stop: arenas, the stretches of memory they walk over, thread caches and mmapped chunks."""
+"""glibc's heap at one stop: arenas, the stretches of memory that hold their chunks, thread caches and mmapped
+chunks."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class CacheList:
-    """A list of a thread cache: its first entry, how many there are, the size of its chunks (0: any), and whether it
-    ends with the last."""
+    """A list of a thread cache: its first entry, the number of entries, and the size of its chunks (0: any size).
+
+    ``whole``: the list must end after its last entry."""
 
     first: int
     entries: int
@@ -55,7 +57,7 @@ class CacheList:
 
 @dataclass(frozen=True)
 class Stretch:
-    """A stretch of one arena to walk: [start, end), with the top chunk's address if it lies here, else 0."""
+    """A stretch of one arena to walk: [start, end). ``top`` is the address of the top chunk if it lies here, else 0."""
 
     arena: int
     start: int
@@ -66,8 +68,10 @@ class Stretch:
 
 @dataclass(frozen=True)
 class ArenaTotals:
-    """One arena; sizes in bytes, headers included. ``system`` and ``in_use`` are ``malloc_stats``' "system bytes" and
-    "in use bytes": all but top, bins and fast bins; thread caches count as in use there."""
+    """The totals of one arena; sizes in bytes, headers included.
+
+    ``system`` and ``in_use`` are "system bytes" and "in use bytes" of ``malloc_stats``. The latter is everything but
+    top, bins and fast bins: chunks in thread caches count as in use there."""
 
     index: int
     address: int
@@ -83,7 +87,7 @@ class ArenaTotals:
 
 @dataclass(frozen=True)
 class HeapRange:
-    """Memory of one arena: [start, end); its chunks begin at ``chunks``, and it may grow up to ``reserve``."""
+    """A heap of one arena: [start, end). Its first chunk is at ``chunks``, and it can grow up to ``reserve``."""
 
     arena: int
     start: int
@@ -94,7 +98,7 @@ class HeapRange:
 
 @dataclass(frozen=True)
 class CacheTotals:
-    """What one thread's cache holds: chunks and their bytes, headers included."""
+    """The contents of one thread's cache: chunks and their bytes, headers included."""
 
     cache: Tcache
     chunks: int
@@ -103,9 +107,9 @@ class CacheTotals:
 
 @dataclass(frozen=True)
 class MappedChunk:
-    """A chunk with a mapping of its own: where the mapping starts, the chunk's header, and the bytes mapped.
+    """A chunk with a mapping of its own: the start of the mapping, the chunk's header, and the bytes mapped.
 
-    ``cached``: it was freed into a thread cache (2.42 and later, where ``tcache_max`` is raised).
+    ``cached``: it was freed into a thread cache (glibc 2.42 and later, where ``tcache_max`` is raised).
     """
 
     base: int
@@ -115,12 +119,12 @@ class MappedChunk:
 
     @property
     def end(self) -> int:
-        """Where the mapping ends."""
+        """The end of the mapping."""
         return self.base + self.size
 
 
 class Glibc:
-    """glibc's malloc in one target. Locating it happens at construction (raises Unsupported), walking on request."""
+    """glibc's malloc in one target. The constructor locates it (raises Unsupported); the walk happens on request."""
 
     def __init__(self, target: Target, facts: Facts) -> None:
         self.target = target
@@ -159,11 +163,13 @@ class Glibc:
 
     @property
     def idle(self) -> bool:
-        """Whether it holds nothing: malloc was never called, or is another allocator's."""
+        """Whether malloc holds nothing: it was never called, or another allocator replaces it."""
         return not any(state.system_mem for state in self.arenas) and not self.par.n_mmaps
 
     def _warn_of_lost_threads(self) -> None:
-        """A thread's pointer points to itself. An older gdb writes zeros for stacks with guard regions (2.42)."""
+        """Warn of threads whose thread-local data is absent.
+
+        A thread pointer must point to itself. An older gdb writes zeros for stacks with guard regions (glibc 2.42)."""
         if not self.target.machine.storage.has_self_pointer:
             return
         pointers = [thread.thread_pointer for thread in self.target.threads if thread.thread_pointer]
@@ -181,7 +187,8 @@ class Glibc:
             return None
 
     def _check_ring(self) -> None:
-        """Arenas after a ``next`` that leads astray are found by the heaps that say whose they are."""
+        """Report a broken ring of arenas, and add the arenas that it misses; they are found by the ``ar_ptr`` of their
+        heaps."""
         last = self.arenas[-1]
         if last.next != self.main.address:
             what = f"next of arena {len(self.arenas) - 1}"
@@ -196,7 +203,8 @@ class Glibc:
 
     @cached_property
     def _owned_heaps(self) -> list[tuple[int, int]]:
-        """(heap, arena) of what looks like a heap of a thread's arena: the search that damage makes necessary."""
+        """(heap, arena) of everything that looks like a heap of a thread's arena. Searched only where there is
+        damage."""
         found = []
         span, page = self.heap_span, self.target.machine.page
         for heap in self._backed_places(span):
@@ -206,7 +214,8 @@ class Glibc:
         return found
 
     def _backed_places(self, span: int) -> Iterator[int]:
-        """Yield the multiples of ``span`` in anonymous memory that is there: a core may claim any amount of it."""
+        """Yield the multiples of ``span`` in anonymous memory that is present. A core may claim any amount of
+        memory."""
         for mapping in self.target.mappings:
             if not (mapping.writable and mapping.anonymous):
                 continue
@@ -217,11 +226,11 @@ class Glibc:
                     yield place
                 at = place + span if place == backed else place
 
-    # Where the arenas' memory lies.
+    # The memory of the arenas.
 
     def _stretches(self) -> list[Stretch]:
         heaps = [heap for index, state in enumerate(self.arenas[1:], 1) for heap in self._heaps_of(index, state)]
-        # Not kept: with the way to report it would be a cycle, and hold the target's files open.
+        # Not stored in ``self``: with ``self._report`` it would be a cycle, and keep the target's files open.
         main_extents = MainExtents(self.target, self.main, self.par, self.reserves, self._report)
         self._misalignment = main_extents.misalignment
         extents = main_extents.find() if self.main.system_mem else []
@@ -231,11 +240,11 @@ class Glibc:
 
     @property
     def reserves(self) -> Ranges:
-        """The address space of the threads' heaps, what they have not used yet included."""
+        """The address space of the threads' heaps, including what they have not used yet."""
         return [(heap.start, heap.reserve) for heap in self.heaps if heap.arena]
 
     def heap_at(self, address: int) -> HeapRange | None:
-        """The heap in whose address space ``address`` lies, or None."""
+        """Return the heap whose address space holds ``address``, or None."""
         return next((heap for heap in self.heaps if heap.start <= address < heap.reserve), None)
 
     def _top_in(self, extent: tuple[int, int]) -> int:
@@ -243,13 +252,14 @@ class Glibc:
 
     @property
     def heap_span(self) -> int:
-        """Bytes of address space for each heap of a thread's arena, by which it is aligned."""
+        """The bytes of address space of each heap of a thread's arena; heaps are aligned to it."""
         huge = self.par.hp_pagesize
         is_size = 0 < huge <= 1 << 30 and self.target.machine.is_paged(huge)
         return huge * HUGE_HEAP_PAGES if is_size else HEAP_MAX
 
     def _heaps_of(self, index: int, state: MallocState) -> list[Stretch]:
-        """The heaps of a thread's arena: from the one that holds its top back to the first, by ``heap_info.prev``."""
+        """Return the stretches of a thread's arena: from the heap with its top back to the first, by
+        ``heap_info.prev``."""
         span = self.heap_span
         first = state.address // span * span
         heap = state.top // span * span
@@ -278,11 +288,12 @@ class Glibc:
 
     @cached_property
     def _mapped_runs(self) -> Ranges:
-        """Address space that is mapped without a gap, ascending."""
+        """The mapped address space, ascending; adjacent mappings are joined."""
         return joined(self.target.mappings.ranges())
 
     def _end_of_heap(self, index: int, heap: int, size: int) -> int:
-        """The end of a thread's heap; where ``heap_info`` says more than is mapped without a gap, that is damage."""
+        """Return the end of a thread's heap. Damage is reported if ``heap_info`` claims more than is mapped without a
+        gap."""
         index_of_run = bisect_left(self._mapped_runs, (heap + 1,)) - 1
         end = max(heap, self._mapped_runs[index_of_run][1])
         if end < heap + size:
@@ -301,9 +312,10 @@ class Glibc:
         self.damage.append(Damage(address, what, expected, found))
 
     def _detect_safe_linking(self) -> bool | None:
-        """2.32 and later store links xor their own address shifted; the lists' first links tell. None: no list has any.
+        """Return whether links are mangled: glibc 2.32 and later store them xor their own address shifted right by 12.
 
-        The decoding that most of them take to a chunk or to the end of the list is right.
+        The decoding that takes most lists' first links to a chunk or to the end of the list wins. None: no list has a
+        link.
         """
         places = [entry for tcache in self.tcaches for _index, entry, _count in tcache.lists]
         places += [head + HEADER for state in self.arenas for head in state.fast if head]
@@ -318,15 +330,17 @@ class Glibc:
         return following == 0 or (following % HEADER == 0 and self.is_arena(following))
 
     def _link(self, at: int, safe: bool) -> int:
-        """The entry that the link at ``at`` points to. Raises Fault."""
+        """Return the entry that the link at ``at`` points to. Raises Fault."""
         link = self.target.space.word(at)
         return link ^ (at >> 12) if safe else link
 
     # The walk.
 
     def walk(self, progress: Progress | None = None, collects: bool = False) -> _native.Chunks:
-        """Every block of every arena; kept. ``collects``: with the links of free chunks, which save following the bins
-        a walk of its own. Raises KeyboardInterrupt."""
+        """Walk every chunk of every arena, and keep the result.
+
+        ``collects``: also collect the links of free chunks, so that following the bins needs no second walk. Raises
+        KeyboardInterrupt."""
         if self._chunks is None:
             lists = [row for _tcache, rows in self._cache_lists for row in rows]
             self._chunks, taken = _native.walk_chunks(
@@ -342,7 +356,10 @@ class Glibc:
         return [(tcache, self._lists(tcache)) for tcache in self.tcaches]
 
     def _lists(self, tcache: Tcache) -> list[CacheList]:
-        """A cache's lists. Of those of large chunks, which hold mmapped ones too, the arenas' chunks, one by one."""
+        """Return a cache's lists.
+
+        Lists of large chunks can hold mmapped chunks too: of these lists each chunk of an arena is given as a list of
+        its own."""
         small = [
             CacheList(entry, count, SMALLEST_CHUNK + HEADER * index, True)
             for index, entry, count in tcache.lists
@@ -352,7 +369,7 @@ class Glibc:
 
     @cached_property
     def _large_entries(self) -> dict[int, list[int]]:
-        """What each cache's lists of large chunks hold (2.42 and later), by the cache's address."""
+        """The entries of each cache's lists of large chunks (glibc 2.42 and later), by the cache's address."""
         return {tcache.address: list(self._large_entries_of(tcache)) for tcache in self.tcaches}
 
     def _large_entries_of(self, tcache: Tcache) -> Iterator[int]:
@@ -375,7 +392,7 @@ class Glibc:
                 return
 
     def _check_caches(self, lists: list[CacheList], taken: list[_native.TakenList]) -> None:
-        """A list that leads astray, ends before its count, or goes on after it."""
+        """Report each list of a thread cache that has a bad link, ends before its count, or continues after it."""
         self.damage.extend(damage for tcache in self.tcaches for damage in tcache.damage)
         for row, found in zip(lists, taken):
             if found.entries < row.entries or (row.whole and found.end):
@@ -383,7 +400,7 @@ class Glibc:
                 self._report(row.first, "list of a thread cache", expected, left)
 
     def _check_books(self) -> None:
-        """The walked bytes of each arena, headers included, must be its ``system_mem``."""
+        """Report each arena whose walked bytes, headers included, differ from its ``system_mem``."""
         walked_bytes, tops = [0] * len(self.arenas), [0] * len(self.arenas)
         for region in self.regions():
             walked_bytes[region.arena] += region.end - region.start
@@ -396,8 +413,9 @@ class Glibc:
                 self._report(totals.address, what, str(totals.system), f"{walked} were walked")
 
     def _check_top(self, index: int, tops: int) -> None:
-        """``top`` must be the start of the last chunk of one of the arena's stretches, once there are any; of these so
-        many end with one."""
+        """Report an arena whose ``top`` is not the start of a last chunk.
+
+        ``tops``: the number of the arena's stretches that end with a top chunk. An arena without chunks needs none."""
         state = self.arenas[index]
         initial = state.address + state.layout["bins"] - HEADER
         if not tops and state.system_mem and state.top != initial:
@@ -405,23 +423,24 @@ class Glibc:
             self._report(place, f"top of arena {index}", "the start of its last chunk", f"{state.top:#x}")
 
     def unwalked(self, index: int) -> int:
-        """Bytes of an arena in front of its first chunks: headers of heaps, a first break that is not 16-aligned."""
+        """Return the bytes of an arena before its first chunks: heap headers, or a first break that is not 16-byte
+        aligned."""
         return self._headers.get(index, 0) if index else self._misalignment
 
     @cached_property
     def _headers(self) -> dict[int, int]:
-        """Bytes before the first chunks of threads' heaps, by the arena's index."""
+        """The bytes before the first chunks of threads' heaps, by the arena's index."""
         found: dict[int, int] = {}
         for heap in self.heaps:
             found[heap.arena] = found.get(heap.arena, 0) + heap.chunks - heap.start
         return found
 
     def regions(self) -> list[_native.RegionTotals]:
-        """What every stretch has."""
+        """Return the totals of every stretch."""
         return self.walk().totals()
 
     def sums(self) -> list[dict[str, tuple[int, int]]]:
-        """Chunks and bytes by state, of every arena in the order of the ring."""
+        """Return (chunks, bytes) by state for each arena, in the order of the ring."""
         sums = [[[0, 0] for _ in _native.STATES] for _ in self.arenas]
         for region in self.regions():
             for sum_of, tally in zip(sums[region.arena], region.states):
@@ -430,20 +449,20 @@ class Glibc:
         return [{state: (row[0], row[1]) for state, row in zip(_native.STATES, arena)} for arena in sums]
 
     def totals(self) -> list[ArenaTotals]:
-        """Every arena in the order of the ring, as ``malloc_stats`` prints them."""
+        """Return the totals of each arena in the order of the ring, as ``malloc_stats`` prints them."""
         return [_totals_of(index, state, sums) for index, (state, sums) in enumerate(zip(self.arenas, self.sums()))]
 
     def cache_totals(self) -> list[CacheTotals]:
-        """What each thread's cache holds, in the order of the threads."""
+        """Return the contents of each thread's cache, in the order of the threads."""
         lists = [row for _tcache, rows in self._cache_lists for row in rows]
         sums = iter(_native.sum_lists(self.target.space, self.walk(), lists, self.safe_linking))
         rows = [(tcache, [next(sums) for _ in own]) for tcache, own in self._cache_lists]
         return [CacheTotals(tcache, sum(s.count for s in found), sum(s.bytes for s in found)) for tcache, found in rows]
 
-    # mmapped chunks.
+    # Mmapped chunks.
 
     def find_mapped(self, ranges: Ranges) -> list[MappedChunk]:
-        """The mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; kept."""
+        """Return the mmapped chunks in ``ranges``, the anonymous memory that nobody else owns; the result is kept."""
         if self._mapped is None:
             found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
             if self.par.n_mmaps and sum(row.size for row in found) != self.par.mmapped_mem:
@@ -458,12 +477,12 @@ class Glibc:
         return self._mapped
 
     def likely_mapped(self, ranges: Ranges) -> Ranges:
-        """What looks like mmapped chunks in ``ranges``, before it is known who else owns memory there."""
+        """Return what looks like mmapped chunks in ``ranges``, before other owners of that memory are known."""
         found = self._search_mapped(ranges, moved=False) if self.par.n_mmaps else []
         return [(row.base, row.base + row.size) for row in found]
 
     def check_mapped(self) -> None:
-        """Adds to the damage what ``mp_`` counts and was not found; more than it counts may be look-alikes."""
+        """Report mmapped chunks that ``mp_`` counts and that were not found. More than it counts may be look-alikes."""
         found = self._mapped or []
         if len(found) <= self.par.n_mmaps and any(self._missing(found)):
             place = self.par.address + self.par.layout["n_mmaps"]
@@ -475,19 +494,22 @@ class Glibc:
         return _native.find_mmapped(self.target.space, ranges, style)
 
     def _missing(self, found: Sequence[_native.MappedRow | MappedChunk]) -> tuple[int, int]:
-        """(chunks, bytes) by which ``mp_`` differs. 2.43 and later count a chunk's header twice at each mremap."""
+        """Return the (chunks, bytes) by which the found chunks differ from the counts of ``mp_``.
+
+        glibc 2.43 and later count a chunk's header twice at each mremap; such a difference in bytes is no error."""
         excess = self.par.mmapped_mem - sum(row.size for row in found)
         unit = self.par.layout["mmapped_unit"]
         is_drift = unit == HEADER and excess > 0 and excess % unit == 0
         return abs(self.par.n_mmaps - len(found)), 0 if is_drift else abs(excess)
 
     def owned_ranges(self) -> Ranges:
-        """What arenas own: the main heap and the reserves of the thread heaps, ascending."""
+        """Return the address space of the arenas, ascending: the main heap, and the threads' heaps with their
+        reserves."""
         main = [(self.target.machine.page_down(s.start), s.end) for s in self.stretches if s.arena == 0]
         return sorted(main + self.reserves)
 
     def mapped_at(self, address: int) -> MappedChunk | None:
-        """The mmapped chunk, of those found, that holds ``address``; the bytes that memalign skipped are in none."""
+        """Return the mmapped chunk that holds ``address``, or None. Bytes that memalign skipped are in no chunk."""
         chunks = self._mapped or []
         index = bisect_right([chunk.base for chunk in chunks], address) - 1
         return chunks[index] if index >= 0 and chunks[index].chunk <= address < chunks[index].end else None
@@ -511,9 +533,10 @@ def _totals_of(index: int, state: MallocState, sums: dict[str, tuple[int, int]])
 
 @dataclass(frozen=True)
 class MmappedStyle:
-    """How this glibc writes the header of an mmapped chunk (2.43 moved it out of ``size``), and where to look for it.
+    """How this glibc writes the header of an mmapped chunk, and where to look for it.
 
-    ``moved``: also where mremap has taken it, off the alignment that was asked of memalign.
+    ``header_outside``: ``size`` does not include the header (2.43 and later). ``moved``: search also where mremap moved
+    the chunk off the alignment that memalign was asked for.
     """
 
     header_outside: bool
@@ -521,7 +544,7 @@ class MmappedStyle:
 
 
 def _version(libc: LoadedObject) -> str | None:
-    """``2.36`` from the banner in libc's file, if that file is the one that is loaded."""
+    """Return the version, such as ``2.36``, from the banner in libc's file; None if the loaded file cannot be read."""
     if libc.elf is None:
         return None
     try:

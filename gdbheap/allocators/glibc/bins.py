@@ -1,7 +1,7 @@
-"""glibc's bins at one stop: how much is in each, and which of them a free chunk is in.
+"""glibc's bins at one stop: how much is in each bin, and which bin a free chunk is in.
 
-Bins 2 to 63 hold chunks of one size each, 64 to 126 a range of sizes (glibc's ``largebin_index_64``, the same in every
-version from 2.17 on); a chunk that was freed last, or is left of one that was cut, waits in bin 1, the unsorted one.
+Bins 2 to 63 hold chunks of one size each, bins 64 to 126 a range of sizes (glibc's ``largebin_index_64``, the same in
+every version since 2.17). Bin 1, the unsorted bin, holds chunks that were freed last and remainders of split chunks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LEAST_SIZES = _native.least_sizes()
 
 @dataclass(frozen=True)
 class BinRow:
-    """What is in one bin of an arena: ``name`` is as of ``bin_name``; ``bytes`` are the chunks', headers included."""
+    """The contents of one bin of an arena. ``name`` is as of ``bin_name``; ``bytes`` include the chunks' headers."""
 
     arena: int
     number: int
@@ -33,14 +33,14 @@ class BinRow:
 
 
 def bin_name(number: int) -> str | None:
-    """``unsorted``, ``small 0x40``, ``large 0x400`` (by the least size), None for 0, which is no bin."""
+    """Return "unsorted", "small 0x40" or "large 0x400" (the least size of the bin); None for 0, which is no bin."""
     if number <= UNSORTED:
         return "unsorted" if number == UNSORTED else None
     return f"{'small' if number < FIRST_LARGE else 'large'} {_LEAST_SIZES[number]:#x}"
 
 
 class Bins:
-    """The bins of all arenas. Following them happens at construction, which may raise KeyboardInterrupt."""
+    """The bins of all arenas. The constructor follows them, and may raise KeyboardInterrupt."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class Bins:
         chunks: _native.Chunks,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        # The bins of an arena that nobody has used yet are zeros, not rings.
+        # The bins of an arena that was never used are zeros, not rings.
         heads = [state.address + state.layout["bins"] if state.system_mem else 0 for state in glibc.arenas]
         self._native = _native.follow_bins(space, chunks, heads, progress)
         self.damage = list(map(Damage.of, self._native.damage))
 
     @cached_property
     def rows(self) -> list[BinRow]:
-        """The bins that hold anything, by arena and number; number 0 are free chunks that are in none."""
+        """The bins that are not empty, by arena and number. Number 0 stands for free chunks in no bin."""
         return [
             BinRow(row.arena, row.bin, bin_name(row.bin) or "in no bin", row.chunks, row.bytes)
             for row in self._native.rows()
         ]
 
     def by_kind(self, arena: int) -> dict[str, tuple[int, int]]:
-        """(chunks, bytes) of an arena's unsorted, small and large bins."""
+        """Return (chunks, bytes) of an arena's unsorted, small and large bins, by kind."""
         sums = dict.fromkeys(KINDS, (0, 0))
         for row in self.rows:
             kind = row.name.split()[0]
@@ -72,12 +72,12 @@ class Bins:
         return sums
 
     def names_of(self, chunks: Sequence[int]) -> list[str | None]:
-        """The bin's name for each free chunk (by its header's address); None for what is in no bin."""
+        """Return the bin's name for each free chunk, given its header's address; None for a chunk in no bin."""
         return [None if number is None else bin_name(number) for number in self._native.find_many(chunks)]
 
 
 class ChunkRow(Protocol):
-    """A chunk by the address of its header."""
+    """A chunk; ``address`` is that of its header."""
 
     @property
     def address(self) -> int: ...
@@ -88,9 +88,9 @@ class ChunkRow(Protocol):
 
 
 def list_names(chunks: Sequence[ChunkRow], bins: Callable[[], Bins]) -> list[str | None]:
-    """The free list that each chunk is on: a bin's name, ``fast 0x20``, ``tcache 0x30``, or None.
+    """Return the free list that each chunk is on: a bin's name, "fast 0x20", "tcache 0x30", or None.
 
-    ``bins`` is asked for the bins only where a chunk may be in one.
+    ``bins`` is called only if a chunk may be in a bin.
     """
     free = [chunk.address for chunk in chunks if chunk.state == "free"]
     named = dict(zip(free, bins().names_of(free))) if free else {}

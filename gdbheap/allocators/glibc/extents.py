@@ -1,7 +1,7 @@
-"""Where the main arena's memory lies: one stretch from the first break, or many once ``sbrk`` has failed.
+"""Find the memory of the main arena: one stretch from the first break, or several once ``sbrk`` has failed.
 
-The extents of a noncontiguous arena are in no list. They are found by their ends; ``system_mem``, which counts their
-bytes, tells whether all were.
+No list has the extents of a noncontiguous arena. They are found by their ends; ``system_mem`` counts their bytes, and
+so shows whether all were found.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 
 ALIGNMENT = 16
-# Up to this far after an extent the next one is looked for at every chunk's place, where it may be sbrk's.
+# Up to this many bytes after an extent, the next one is looked for at every chunk's place: the gap may be from sbrk.
 FOREIGN = 1 << 20
 
 Report = Callable[[int, str, str, str], None]
 
 
 class MainExtents:
-    """The main arena's stretches. ``reserves``: the address space of thread heaps, which is not searched."""
+    """The stretches of the main arena. ``reserves``: the address space of thread heaps, which is not searched."""
 
     def __init__(self, target: Target, main: MallocState, par: MallocPar, reserves: Ranges, report: Report) -> None:
         self._target, self._main, self._par = target, main, par
@@ -31,15 +31,15 @@ class MainExtents:
 
     @property
     def misalignment(self) -> int:
-        """Bytes of the arena before its first chunk: somebody may have moved the break before malloc did."""
+        """The bytes of the arena before its first chunk: somebody may have moved the break before malloc did."""
         return self._start - self._par.sbrk_base
 
     def find(self) -> Ranges:
-        """(start, end) of each stretch, ascending. Damage is reported."""
+        """Return (start, end) of each stretch, ascending, and report damage."""
         return self._scattered() if self._main.noncontiguous else self._contiguous()
 
     def _contiguous(self) -> Ranges:
-        """Up to where the books say, else to the end of the top chunk."""
+        """Return the stretch up to where ``system_mem`` says or, failing that, to the end of the top chunk."""
         start, limit = self._start, self._run_end(self._start)
         by_books = self._par.sbrk_base + self._main.system_mem
         if not start <= self._main.top < limit and start < by_books <= limit:
@@ -56,7 +56,7 @@ class MainExtents:
         return [(start, min(end, limit))] if start < min(end, limit) else []
 
     def _run_end(self, address: int) -> int:
-        """Where the writable memory around ``address`` ends; the kernel may keep it as several mappings."""
+        """Return the end of the writable memory at ``address``. The kernel may keep it as several mappings."""
         end = address
         mapping = self._target.mappings.find(end)
         while mapping is not None and mapping.writable and mapping.anonymous:
@@ -84,9 +84,10 @@ class MainExtents:
         )
 
     def _bridged(self, of_break: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """With the extents made one between which others got bytes from ``sbrk``.
+        """Return ``found`` with those extents joined between which others got bytes from ``sbrk``.
 
-        As long as the arena was contiguous its ``system_mem`` counts these bytes: as many as make the books balance.
+        While the arena was contiguous, its ``system_mem`` counted these bytes: joined are as many as make the sum
+        right.
         """
         for before, (start, end) in zip(of_break, of_break[1:]):
             missing -= start - before[1]
@@ -95,7 +96,7 @@ class MainExtents:
         return None
 
     def _completed(self, searched: Ranges, found: Ranges, missing: int) -> Ranges | None:
-        """With the one extent that makes the books balance although a damaged chunk hides its end, or its start."""
+        """Return ``found`` with the one extent whose end or start a damaged chunk hides, if it makes the sum right."""
         if missing < 0:
             return None
         hidden = self._fenced(searched, missing)
@@ -112,7 +113,7 @@ class MainExtents:
         return _native.find_fenced(self._target.space, ranges, size, self._main.top)
 
     def _topped(self, found: Ranges, missing: int) -> Ranges | None:
-        """With the end of a top chunk whose size is damaged where the books have it."""
+        """Return ``found`` with a top chunk whose size is damaged, extended to the end that ``system_mem`` gives."""
         for place, (start, end) in enumerate(found):
             if start <= self._main.top < end:
                 high = found[place + 1][0] if place + 1 < len(found) else self._run_end(start)

@@ -1,7 +1,7 @@
-"""Finding glibc's malloc without symbols: ``main_arena``, ``mp_`` and the thread caches, by their shape.
+"""Find glibc's malloc without symbols: ``main_arena``, ``mp_`` and the thread caches, by their shape.
 
 - ``main_arena`` has 127 bins, each the head of a circular list. No other data has that many in a row. Its ``next``
-  ring leads through all arenas back to itself, which also tells which of the known layouts it is.
+  ring leads through all arenas back to itself, which also shows which of the known layouts applies.
 - ``mp_`` (``struct malloc_par``) lies within a few pages of it; its fields bound each other.
 - A thread's cache is an arena chunk of one exact size, referred to from just below the thread pointer; its counts are
   the lengths of its lists.
@@ -30,7 +30,7 @@ from gdbheap.targets.target import Damage, Target, Thread
 
 BINS = 127
 MIN_SCORE = 10
-# Nobody sets a threshold below.
+# Nobody sets a threshold below 4 KiB.
 MIN_THRESHOLD, LARGEST_THRESHOLD, LARGEST_TRIM = 4 << 10, 1 << 30, (1 << 40) - 1
 PAR_BYTES = 144
 MAX_DATA = 64 << 20
@@ -44,19 +44,19 @@ DEFAULT_ARENA_TEST = 8
 SMALL_TCACHE_BINS = 64
 MAX_TCACHE_BINS = 76
 MAX_TCACHE_COUNT = 65535
-# The threads that may, at once, have counted an mmapped chunk and not its bytes yet.
+# The number of threads that may, at once, have counted an mmapped chunk but not yet its bytes.
 MAX_TORN = 8
-# Of a cache's lists one in this many may be damaged; with more it is not a cache.
+# At most one in this many lists of a cache may be damaged; with more, it is not a cache.
 MAX_DAMAGED = 4
 FAST_BINS = 10
 LARGEST_LOCK, LARGEST_FLAGS = 2, 7
-# Of struct heap_info: up to 2.34 and later.
+# The sizes of struct heap_info: up to glibc 2.34, and later.
 HEAP_INFO_SIZES = (0x20, 0x30)
 
 
 @dataclass(frozen=True)
 class MallocState:
-    """``struct malloc_state`` of one arena, as read: its address, the layout that fits, and the fields used."""
+    """``struct malloc_state`` of one arena as read: its address, the layout that fits, and the fields that are used."""
 
     address: int
     layout: dict[str, Any]
@@ -70,16 +70,16 @@ class MallocState:
 
     @property
     def noncontiguous(self) -> bool:
-        """NONCONTIGUOUS_BIT: ``sbrk`` has failed once, and extents come from mmap."""
+        """Whether NONCONTIGUOUS_BIT is set: ``sbrk`` has failed once, and extents come from mmap."""
         return bool(self.flags & 2)
 
 
 @dataclass(frozen=True)
 class MallocPar:
-    """``mp_`` as read: its address, the layout that fits and the fields used.
+    """``mp_`` as read: its address, the layout that fits, and the fields that are used.
 
     ``dynamic``: mmap_threshold and trim_threshold rise with each mmapped chunk that is freed; nobody has set them.
-    ``torn``: its books of mmapped chunks do not agree, as while a thread changes them one after the other.
+    ``torn``: its counts of mmapped chunks disagree, as while a thread is changing them one after the other.
     """
 
     address: int
@@ -103,7 +103,8 @@ class MallocPar:
 
 @dataclass(frozen=True)
 class Tcache:
-    """A thread's cache: who owns it, where it is, its lists as (index, first entry, entries), and what is damaged."""
+    """A thread's cache: its thread, its address, its lists as (index, first entry, number of entries), and its
+    damage."""
 
     tid: int
     address: int
@@ -112,7 +113,7 @@ class Tcache:
 
 
 def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocState:
-    """The arena at ``address``. Raises Fault."""
+    """Return the arena at ``address``, read with ``layout``. Raises Fault."""
     raw = target.space.read(address, layout["size"])
 
     def word(offset: int) -> int:
@@ -129,7 +130,7 @@ def read_state(target: Target, address: int, layout: dict[str, Any]) -> MallocSt
 
 
 def ring(target: Target, address: int, layout: dict[str, Any]) -> tuple[list[MallocState], bool]:
-    """The arenas from the one at ``address`` along ``next``, and whether the ring closes."""
+    """Return the arenas along ``next`` from the one at ``address`` on, and whether the ring closes."""
     states: list[MallocState] = []
     seen: set[int] = set()
     at = address
@@ -144,13 +145,15 @@ def ring(target: Target, address: int, layout: dict[str, Any]) -> tuple[list[Mal
 
 
 def libc_first(target: Target) -> list[LoadedObject]:
-    """The loaded objects, those named like glibc first; a static program is its own libc."""
+    """Return the loaded objects, those named like glibc first. A static program is its own libc."""
     return sorted(target.objects, key=lambda loaded: "libc.so" not in loaded.path and "libc-2" not in loaded.path)
 
 
 def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], LoadedObject]:
-    """All arenas, ``main_arena`` first, and the object whose data it lies in; where others than that are damaged, those
-    that can be told. Raises Unsupported."""
+    """Return all arenas, ``main_arena`` first, and the object whose data holds ``main_arena``.
+
+    Where arenas other than ``main_arena`` are damaged, the arenas that can be identified are returned. Raises
+    Unsupported."""
     found = _fitting_ring(target) or _damaged_ring(target) or _cut_ring(target)
     if found:
         (main, *_), loaded = found
@@ -169,9 +172,9 @@ def find_main_arena(target: Target, facts: Facts) -> tuple[list[MallocState], Lo
 
 
 def _find_unused(target: Target, loaded: LoadedObject) -> MallocState | None:
-    """``main_arena`` before the first malloc: all zeros, but for a ``next`` that leads back and one attached thread.
+    """Return ``main_arena`` as it is before the first malloc: zeros, a ``next`` that points back, one attached thread.
 
-    The allocator may never be used; an ``mp_`` near it tells it from another structure that refers to itself.
+    The allocator may never be used. An ``mp_`` near it distinguishes it from other structures that point to themselves.
     """
     layouts: dict[int, list[dict[str, Any]]] = {}
     for layout in variants("glibc", "malloc_state"):
@@ -198,7 +201,7 @@ def _is_unused(machine: Machine, raw: bytes, offset: int, layout: dict[str, Any]
 
 
 def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
-    """Where an arena's bins may begin, and in whose data."""
+    """Yield the addresses where an arena's bins may begin, with the object whose data they lie in."""
     # The first bins may be damaged, and other list heads may precede them.
     shifts = sorted(range(-MAX_BROKEN_ENDS, MAX_BROKEN_ENDS + 1), key=abs)
     for loaded in libc_first(target):
@@ -208,7 +211,7 @@ def _candidates(target: Target) -> Iterator[tuple[LoadedObject, int]]:
 
 
 def _rings(target: Target) -> Iterator[tuple[list[MallocState], bool, LoadedObject]]:
-    """Every ring of arenas there may be, whether it closes, and in whose data its first lies."""
+    """Yield every possible ring of arenas, whether it closes, and the object whose data holds its first arena."""
     for loaded, bins in _candidates(target):
         for layout in variants("glibc", "malloc_state"):
             states, closed = ring(target, bins - layout["bins"], layout)
@@ -224,8 +227,9 @@ def _fitting_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """The most arenas whose heaps say that they are some, where one word of one arena may be wrong: the ring closes, or
-    all are sound, and ``main_arena`` is or all others are."""
+    """Return the longest ring of arenas that their heaps confirm, although one word of one arena may be wrong.
+
+    The ring closes or all its arenas are sound, and ``main_arena`` is sound or all others are."""
     found: list[tuple[tuple[bool, int], list[MallocState], LoadedObject]] = []
     for states, closed, loaded in _rings(target):
         others = list(takewhile(lambda state: _has_heap(target, state), states[1:]))
@@ -236,7 +240,7 @@ def _damaged_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | No
 
 
 def _cut_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
-    """Sound arenas of which the last one leads to memory that a core lacks because it is cut short."""
+    """Return sound arenas of which the last one points to memory that a truncated core lacks."""
     for states, _closed, loaded in _rings(target) if target.missing else ():
         if holds(target.missing, states[-1].next) and all(_is_plausible(target, state) for state in states):
             return states, loaded
@@ -244,14 +248,16 @@ def _cut_ring(target: Target) -> tuple[list[MallocState], LoadedObject] | None:
 
 
 def _has_heap(target: Target, state: MallocState) -> bool:
-    """Whether a ``heap_info``, whose first field is the arena, is right before it."""
+    """Return whether a ``heap_info``, whose first field is the arena's address, lies right before the arena."""
     with suppress(Fault):
         return state.address in (target.space.word(state.address - size) for size in HEAP_INFO_SIZES)
     return False
 
 
 def _is_plausible(target: Target, state: MallocState) -> bool:
-    """Up to 2.22 the bytes of the arena lie where later the threads that use it are counted: a page of them or more."""
+    """Return whether the fields of an arena have possible values.
+
+    Up to glibc 2.22 the arena's bytes (a page or more) lie where later versions count the attached threads."""
     initial = state.address + state.layout["bins"] - 16
     page = target.machine.page
     sane_top = state.top == initial or (state.top % 16 == 0 and state.top > page)
@@ -260,7 +266,7 @@ def _is_plausible(target: Target, state: MallocState) -> bool:
 
 
 def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Facts) -> MallocPar:
-    """``mp_``: the best scoring place near ``main_arena``. Raises Unsupported."""
+    """Return ``mp_``, the place near ``main_arena`` with the best score. Raises Unsupported."""
     candidates = ((_score(target, par, main), par) for par in _par_candidates(target, main, loaded))
     score, best = max(candidates, key=lambda pair: pair[0], default=(0, None))
     if best is None or score < MIN_SCORE:
@@ -273,7 +279,7 @@ def find_mp(target: Target, main: MallocState, loaded: LoadedObject, facts: Fact
 
 
 def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> Iterator[MallocPar]:
-    # Fast bins went when malloc_par was last changed (2.43).
+    # Fast bins were removed in the version that last changed malloc_par (2.43).
     has_fast = main.layout["fastbinsY"] is not None
     layouts = [layout for layout in variants("glibc", "malloc_par") if layout["fast_bins"] == has_fast]
     for start, end in loaded.writable_ranges():
@@ -289,7 +295,7 @@ def _par_candidates(target: Target, main: MallocState, loaded: LoadedObject) -> 
 
 
 def _likely(machine: Machine, raw: bytes, layout: dict[str, Any]) -> set[int]:
-    """Where at least one field has the value that it mostly has: without that no place has a score of ``MIN_SCORE``."""
+    """Return the places where at least one field has its usual value: no other place reaches ``MIN_SCORE``."""
     every = machine.address_end - 1
     usual = [
         WordTest(0, every, MIN_THRESHOLD, LARGEST_TRIM),
@@ -330,11 +336,12 @@ def _parse_par(machine: Machine, raw: bytes, offset: int, address: int, layout: 
 
 
 def _score(target: Target, par: MallocPar, main: MallocState) -> int:
-    """How much speaks for a place: the program's break first, then defaults that tunables rarely all change."""
+    """Return how well a place fits ``mp_``: the program's break counts most, then defaults that are rarely all
+    changed."""
     points = (6 if _is_first_break(target, par, main) else 0) - (1 if par.torn else 0)
     points += 3 if par.top_pad == DEFAULT_TOP_PAD else 0
     points += 2 if MIN_THRESHOLD <= par.mmap_threshold <= LARGEST_THRESHOLD else 0
-    # A size and no address, or all ones: never.
+    # A size and no address, or all ones, which means never.
     never = target.machine.address_end - 1
     points += 2 if MIN_THRESHOLD <= par.trim_threshold <= LARGEST_TRIM or par.trim_threshold == never else 0
     points += 3 if par.arena_test == DEFAULT_ARENA_TEST else 0
@@ -349,7 +356,8 @@ def _score(target: Target, par: MallocPar, main: MallocState) -> int:
 
 
 def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
-    """Whether ``sbrk_base`` can be the main arena's first byte: below top, or anywhere once extents come from mmap."""
+    """Return whether ``sbrk_base`` can be the main arena's first byte: below top, or anywhere once extents are
+    mmapped."""
     if not main.system_mem:
         return par.sbrk_base == 0
     mapping = target.mappings.find(par.sbrk_base)
@@ -358,11 +366,11 @@ def _is_first_break(target: Target, par: MallocPar, main: MallocState) -> bool:
 
 
 def find_tcaches(target: Target, par: MallocPar, is_arena: ArenaTest) -> list[Tcache]:
-    """The cache of every thread that has one; the layouts are told apart by the size of the cache's own chunk.
+    """Return the cache of every thread that has one. The size of the cache's own chunk shows which layout applies.
 
-    ``tcache`` is a thread-local variable: it lies at the same distance from every thread pointer. So of all places
-    that look like a pointer to a cache, the distance at which most threads have one is right. A damaged one there is
-    one as well.
+    ``tcache`` is a thread-local variable: it lies at the same distance from every thread pointer. Of all places that
+    look like a pointer to a cache, the distance at which most threads have one is right. A damaged cache at that
+    distance counts too.
     """
     if par.layout["tcache_count"] is None:
         return []
@@ -381,7 +389,7 @@ def _weight(caches: list[Tcache]) -> tuple[int, int, int]:
 
 
 class ArenaTest:
-    """Whether an address can be a chunk of an arena: inside the main heap or a thread's heap."""
+    """A test whether an address can be in a chunk of an arena: inside the main heap or a thread's heap."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = joined(sorted(ranges))
@@ -393,7 +401,7 @@ class ArenaTest:
 
 
 def _tcaches_of(target: Target, thread: Thread, par: MallocPar, is_arena: ArenaTest) -> Iterator[tuple[int, Tcache]]:
-    """(distance from the thread pointer, cache) of every pointer in static thread-local data that could be one to a
+    """Yield (distance from the thread pointer, cache) for every pointer in static thread-local data that may lead to a
     cache."""
     machine = target.machine
     start, end = machine.storage.data(thread.thread_pointer, TLS_BYTES)
@@ -422,7 +430,7 @@ def _read_tcache(target: Target, thread: Thread, address: int, par: MallocPar) -
 
 
 def _parse_tcache(target: Target, thread: Thread, address: int, layout: dict[str, Any], capacity: int) -> Tcache | None:
-    """The cache at ``address``; None where so little of it makes sense that it is none. Raises Fault."""
+    """Return the cache at ``address``; None if more of it is damaged than a cache may be. Raises Fault."""
     if layout["remaining"] and not capacity:
         return None  # since 2.43 such a process has no caches
     number, machine = layout["counts"], target.machine

@@ -1,10 +1,11 @@
-"""What may be half changed because a thread was stopped inside malloc.
+"""Decide which damage may be a change that a thread was making inside malloc when it was stopped.
 
-An arena's bins, sizes and top are changed under its lock, by a thread that is alone without it; fast bins, thread
-caches and the books of mmapped chunks without. malloc.c is one object file, so its functions lie side by side: between
-the exported functions of its neighbours. A thread is inside if its program counter is there or, in the functions
-of libc that malloc calls (memcpy, brk, mmap, …), when a return address from there lies on top of its stack. Where a
-thread has failed inside malloc, by a fault or by abort(), nothing is excused: there it is that found the damage.
+An arena's bins, sizes and top are changed under its lock, or without it if the process has one thread; fast bins,
+thread caches and the counts of mmapped chunks are changed without a lock. malloc.c is one object file, so its functions
+lie side by side, between the exported functions of its neighbours. A thread is inside malloc if its program counter is
+there or, in functions of libc that malloc calls (memcpy, brk, mmap, …), if a return address from there lies on top of
+its stack. If a thread has failed inside malloc, by a fault or by abort(), nothing is excused: that thread has found the
+damage.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ EXPORTED = (
 )  # fmt: skip
 # malloc.o has about 20 KiB of code; what is farther from malloc() belongs to another section or object.
 MAX_DISTANCE = 64 << 10
-# What malloc calls has small frames; what runs between a failure inside malloc and the signal has large ones.
+# Functions that malloc calls have small frames; what runs between a failure inside malloc and the signal has large
+# ones.
 STACK_WORDS, STACK_WORDS_OF_FAILED = 64, 1024
 WITHOUT_LOCK = ("list of a thread cache", "link of a fast bin")
 MAX_EXCUSED = 16
 
 
 class Changes:
-    """What threads may be changing at this moment: ``inside`` are those in malloc, as far as libc's
-    functions are known (its file is there)."""
+    """What threads may be changing at this moment.
+
+    ``inside``: the threads in malloc. It is known only if libc's file is present, which has the functions' places."""
 
     def __init__(self, target: Target, glibc: Glibc) -> None:
         place = malloc_range(glibc.libc)
@@ -45,9 +48,11 @@ class Changes:
         self.excuses = not failed and bool(self.inside or self._locked)
 
     def explain(self, damage: Sequence[Damage], arena_of: Callable[[int], int | None]) -> list[bool]:
-        """For each place whether it may be a change half done. ``arena_of`` tells the arena of a chunk's address."""
+        """Return for each damaged place whether it may be a half-done change.
+
+        ``arena_of`` gives the arena of a chunk's address."""
         found = [self.excuses and self._explains(place, arena_of(place.address)) for place in damage]
-        # Each thread leaves only a few words as they must not stay.
+        # A thread leaves only a few words in an intermediate state.
         most = MAX_EXCUSED * max(len(self.inside), len(self._locked))
         return found if sum(found) <= most else [False] * len(found)
 
@@ -61,10 +66,10 @@ class Changes:
 
 
 def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
-    """A superset of the code of malloc.c, [start, end); None where malloc() is not known.
+    """Return a range [start, end) that contains the code of malloc.c; None if malloc() is not found.
 
-    From the end of the exported symbol below the lowest of its functions to the start of the one above its highest:
-    what is static in malloc.o lies among them, because the linker keeps an object's code together."""
+    It reaches from the exported symbol below the lowest function of malloc.c to the exported symbol above the highest.
+    Static functions of malloc.o lie in between, because the linker keeps an object's code together."""
     door = libc.symbol("malloc") if libc.exported("malloc") else None
     if door is None:
         return None
@@ -75,7 +80,8 @@ def malloc_range(libc: LoadedObject) -> tuple[int, int] | None:
 
 
 def _system_call(target: Target, pc: int) -> int | None:
-    """The number of the system call that a thread has just made or waits in, None when it is in none that is known."""
+    """Return the number of the system call that a thread has just made or waits in; None if it is in none that is
+    known."""
     calls = target.machine.system_calls
     return calls.number(target.space.read_available(pc - calls.size, calls.size))
 

@@ -1,7 +1,7 @@
-"""glibc's malloc in a process that runs on: what short reads say, once a look has told where its books are.
+"""Read glibc's malloc in a process that keeps running, by short reads, once a stop has located its data.
 
-Words are read twice; an arena's free lists are believed where two ways round them agree, and nothing of the arena has
-changed meanwhile. In use is then all that is in no list and not in the top chunk, as ``malloc_info`` has it."""
+Words are read twice. An arena's free lists are trusted if two walks round them agree and the arena has not changed
+meanwhile. In use is then everything that is in no list and not in the top chunk, as in ``malloc_info``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gdbheap.targets.ranges import Ranges
 __all__ = ["ArenaNow", "MmappedNow", "RunningMalloc", "StateLayout"]
 
 TRIES = 3
-# More chunks than any list has that malloc still works well with.
+# More chunks than any list has with which malloc still works well.
 MAX_LISTED = 1 << 20
 
 
 class StateLayout(NamedTuple):
-    """Where fields of ``struct malloc_state`` are, as the native half is told."""
+    """The offsets of fields of ``struct malloc_state``, for the native half."""
 
     top: int
     bins: int
@@ -36,9 +36,11 @@ class StateLayout(NamedTuple):
 
 
 class ArenaNow(NamedTuple):
-    """One arena; bytes, headers included. ``top`` is None where it has none. ``in_use`` and ``trim``, the most that
-    ``malloc_trim(0)`` gives back (whole pages, resident or not), are None where the lists were not followed
-    or, with ``doubtful``, changed while they were."""
+    """One arena of a running process; bytes, headers included.
+
+    ``top`` is None if the arena has no top. ``trim``: the most that ``malloc_trim(0)`` gives back (whole pages,
+    resident or not). ``in_use`` and ``trim`` are None if the lists were not followed, or changed meanwhile
+    (``doubtful``)."""
 
     address: int
     system: int
@@ -51,8 +53,9 @@ class ArenaNow(NamedTuple):
 
 @dataclass(frozen=True)
 class MmappedNow:
-    """The chunks with a mapping of their own, as ``mp_`` counts them, and the most bytes they ever had. ``doubtful``:
-    the counts changed while they were read."""
+    """The mmapped chunks as ``mp_`` counts them, and the most bytes they ever had.
+
+    ``doubtful``: the counts changed while they were read."""
 
     count: int
     bytes: int
@@ -62,8 +65,9 @@ class MmappedNow:
 
 @dataclass(frozen=True)
 class RunningMalloc:
-    """Where the books of a process's malloc are: ``main_arena`` and ``mp_`` with their layouts, and the code of
-    malloc, which is empty where that is not known."""
+    """The places of malloc's data in a process: ``main_arena`` and ``mp_`` with their layouts, and malloc's code.
+
+    ``code`` is empty if it is not known."""
 
     main: int
     layout: StateLayout
@@ -75,7 +79,7 @@ class RunningMalloc:
 
     @classmethod
     def of(cls, glibc: Glibc, machine: Machine) -> RunningMalloc:
-        """From what a look has located."""
+        """Build it from what a stop has located."""
         state, par = glibc.main, glibc.par
         names = ("top", "bins", "next", "system_mem", "max_system_mem", "fastbinsY", "size")
         layout = StateLayout(*(state.layout[name] for name in names))
@@ -84,8 +88,9 @@ class RunningMalloc:
         return cls(state.address, layout, par.address, par.layout["n_mmaps"], par.layout["mmapped_mem"], code, machine)
 
     def arenas(self, space: _native.Space, with_lists: bool, trusted: bool = True) -> tuple[list[ArenaNow], bool]:
-        """The arenas along their ring, and whether it closed. ``trusted``: False where even the same twice proves
-        nothing, as of a thread that stands inside malloc."""
+        """Return the arenas along their ring, and whether the ring closed.
+
+        ``trusted``: False if even two equal reads prove nothing, as when a thread is stopped inside malloc."""
         found: list[ArenaNow] = []
         at, seen = self.main, set[int]()
         while at and at not in seen and len(seen) < MAX_ARENAS:
@@ -98,7 +103,7 @@ class RunningMalloc:
         return found, at == self.main
 
     def _look(self, space: _native.Space, address: int, with_lists: bool) -> _native.RunningArena | None:
-        """The arena, if possible at a moment at which nobody changes it."""
+        """Read an arena, if possible at a moment when nobody changes it; None if it cannot be read."""
         for _ in range(TRIES):
             found = _native.look_at_arena(space, address, self.layout, MAX_LISTED if with_lists else 0)
             if found is None or not with_lists or found.listed is not None:
@@ -114,12 +119,13 @@ class RunningMalloc:
         return ArenaNow(address, found.system, found.peak, found.top, in_use, trim, False)
 
     def _of_top(self, found: _native.RunningArena) -> int:
-        """What ``systrim`` takes of the main arena's top; of a thread's top ``malloc_trim`` takes nothing."""
+        """Return what ``systrim`` takes of the main arena's top. ``malloc_trim`` takes nothing of another arena's
+        top."""
         beyond = (found.top or 0) - SMALLEST_CHUNK - 1
         return 0 if found.noncontiguous else max(0, self.machine.page_down(beyond))
 
     def mmapped(self, space: _native.Space) -> MmappedNow | None:
-        """The counts of mmapped chunks; None where they cannot be read."""
+        """Return the counts of mmapped chunks; None if they cannot be read."""
         try:
             last = self._mmapped(space)
             for _ in range(TRIES):
@@ -137,5 +143,5 @@ class RunningMalloc:
         return space.u32(self.par + self.par_mmaps), mapped, peak
 
     def is_inside(self, program_counters: list[int]) -> bool:
-        """Whether a thread that stands there may have left malloc's lists half changed."""
+        """Return whether a thread at one of these program counters may have left malloc's lists half changed."""
         return any(start <= at < end for start, end in self.code for at in program_counters)

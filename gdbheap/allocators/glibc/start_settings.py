@@ -1,4 +1,4 @@
-"""Settings of malloc that a program was started with: by their variables, or by glibc's tunables."""
+"""Read the settings of malloc that a program was started with, from environment variables or glibc's tunables."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from gdbheap.machines.machine import LARGEST_ADDRESS
 from gdbheap.text import bounded_number
 
 TUNABLES = "GLIBC_TUNABLES"
-# What strtoul takes for a number.
+# A number as strtoul accepts it.
 NUMBER = re.compile(r"\A[ \t]*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
 
 
 def setting_in(environment: dict[str, str], variable: str, tunable: str) -> tuple[str | None, str | None]:
-    """Return the variable's value, else the tunable's, and the variable that said so: glibc reads GLIBC_TUNABLES after
-    the variables, and it wins."""
+    """Return the value of a setting, and the name of the variable that it comes from; (None, None) if it is not set.
+
+    A tunable wins: glibc reads GLIBC_TUNABLES after the other variables."""
     if tunable in environment:
         return environment[tunable], TUNABLES
     for part in environment.get(TUNABLES, "").split(":"):
@@ -26,8 +27,7 @@ def setting_in(environment: dict[str, str], variable: str, tunable: str) -> tupl
 
 
 def number_of(value: str) -> int | None:
-    """Return the number that the value begins with, as strtoul reads it, base 0, and glibc its settings; None without
-    one."""
+    """Return the number at the start of ``value`` as glibc reads it, with strtoul and base 0; None if there is none."""
     found = NUMBER.match(value)
     if found is None:
         return None

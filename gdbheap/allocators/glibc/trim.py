@@ -1,10 +1,9 @@
-"""What would ``malloc_trim()`` give back? The pages by glibc's own rule, and of these the resident ones.
+"""Predict what ``malloc_trim()`` would give back: pages by glibc's own rule, and which of them are resident.
 
-Of each arena: fast bins are merged with their free neighbours, then the whole pages inside each chunk in bins go, less
-the header at its start. Of the main arena's top chunk what lies beyond the pad goes too, if nobody else has moved the
-break since. The tops of the other arenas stay, and so does what waits in threads' caches (glibc malloc/malloc.c,
-``mtrim``, ``systrim``; the same from 2.17 on). What ``mlock`` locked stays, except
-at the break.
+In each arena, fast bins are merged with their free neighbours; then the whole pages inside each chunk in bins are
+released, without the chunk's header. The main arena's top chunk beyond the pad is released too, unless somebody else
+has moved the break since. The tops of other arenas stay, and so do thread caches (glibc malloc/malloc.c, ``mtrim``,
+``systrim``; the same since 2.17). Pages that ``mlock`` locked stay, except at the break.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from gdbheap.targets.target import Target
 
 @dataclass(frozen=True)
 class ArenaTrim:
-    """One arena."""
+    """What trimming one arena gives back, in bytes; None where residency is unknown."""
 
     index: int
     address: int
@@ -35,7 +34,7 @@ class ArenaTrim:
 
 @dataclass(frozen=True)
 class Trim:
-    """The answer of ``heap trim``."""
+    """The answer of ``heap trim``: what is predicted, and what an actual call gave back."""
 
     sums: ClassVar[tuple[str, ...]] = ("pages", "swapped")
     predicted: int | None
@@ -50,7 +49,7 @@ class Trim:
 
 
 def predict(target: Target, glibc: Glibc, chunks: _native.Chunks, pad: int = 0) -> Trim:
-    """What ``malloc_trim(pad)`` would give back."""
+    """Return what ``malloc_trim(pad)`` would give back."""
     rows = _native.trim_chunks(target.machine, chunks, target.pages, target.kept)
     arenas = [
         _arena(target, glibc, index, [row for row in rows if row.arena == index], pad)
@@ -80,7 +79,7 @@ def _arena(target: Target, glibc: Glibc, index: int, rows: list[_native.Trimmed]
 
 
 def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int) -> tuple[int, int] | None:
-    """The end of the main arena's top chunk that goes back by moving the break, None when nothing does."""
+    """Return the end of the main arena's top chunk that is released by moving the break; None if nothing is."""
     start, end = top
     beyond = end - start - SMALLEST_CHUNK - 1
     unit = glibc.par.thp_pagesize or target.machine.page
@@ -89,16 +88,19 @@ def _given_at_break(target: Target, glibc: Glibc, top: tuple[int, int], pad: int
 
 
 def given_tops(target: Target, glibc: Glibc) -> list[int]:
-    """Where the regions start whose top chunk malloc_trim(0) gives back: the main arena's if its end can move."""
+    """Return the start of each region whose top chunk malloc_trim(0) trims: the main arena's, if the break is at its
+    end."""
     unit = glibc.par.thp_pagesize or target.machine.page
     tops = [stretch for stretch in glibc.stretches if stretch.arena == 0 and stretch.top]
     return [top.start for top in tops if unit == target.machine.page and _ends_at_break(target, glibc, top.end)]
 
 
 def _ends_at_break(target: Target, glibc: Glibc, end: int) -> bool:
-    """Whether the break is at ``end``: there ends the last mapping that the kernel calls the heap (there are several
-    where a part was advised to be huge). A core has no names: there the mappings from the first break on lead to it,
-    unless ``sbrk`` has failed once, after which ``sbrk_base`` may be a mapping of mmap's."""
+    """Return whether the break is at ``end``.
+
+    It is the end of the last mapping that the kernel calls the heap (there are several where a part was advised to be
+    huge). A core has no names: there the break is the end of the adjacent mappings from the first break on, unless
+    ``sbrk`` has failed once; after that ``sbrk_base`` may be a mapping of mmap."""
     named = [mapping for mapping in target.mappings if mapping.path == BREAK]
     if named:
         return named[-1].end == end

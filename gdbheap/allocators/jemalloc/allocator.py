@@ -1,4 +1,4 @@
-"""jemalloc, preloaded or linked into the program or a module: all those of a target as one of the allocators."""
+"""jemalloc as an allocator: all jemallocs of a target, preloaded, or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
 SLABS, CACHES, DIRTY, MUZZY, RETAINED = lines_below(FREE, "slabs", "caches", "dirty", "muzzy", "retained")
 CAUGHT = "caught inside jemalloc"
 FUNCTIONS = ("je_", "_rjem_", "mallocx")
-# Of one that is split there are three, and of three that become one.
+# A split may make three extents of one, and a merge may make one of three.
 EXTENTS_AT_ONCE = 3
-# Blocks of up to 4 KiB are cached (5.3 still takes the name of 5.1).
+# Cache only blocks of up to 4 KiB (5.3 still accepts the name that 5.1 uses).
 SMALL_CACHES = "lg_tcache_max:12"
 GIVE_BACK = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0"
 
 
 class JemallocLibraries(SeveralAllocators):
-    """Every jemalloc of one target; ``roots`` are what was located.
+    """All jemallocs of one target; ``roots`` are what was located.
 
-    Raises NotInUse where there is none."""
+    Raises NotInUse if there is none."""
 
     name = NAME
     title = "jemalloc"
@@ -94,12 +94,12 @@ class JemallocLibraries(SeveralAllocators):
         self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
 
     def owner(self, index: int) -> str:
-        """The module that the jemalloc with this number is in, in words."""
+        """Return the name of the module that contains the jemalloc with index ``index``."""
         return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Jemalloc:
-        """The extents and blocks of all."""
+        """The extents and blocks of all jemallocs."""
         given = [(root.form.name, root.address, root.bits, root.module.writable_ranges()) for root in self.roots]
         storage = thread_storage(self.target)
         found = _native.read_jemalloc(self.target.space, own_ranges(self.target), given, storage)
@@ -113,14 +113,14 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in extents; one that is not as its class says may be just getting it from a thread."""
+        """The damage in extents. An extent that contradicts its class may just be getting it from a thread."""
         unfit = self.store.unfit
         found = [caught(row, CAUGHT) if self._is_passing else Damage.of(row) for row in unfit] if unfit else []
         return [*map(Damage.of, self.store.damage), *found]
 
     @cached_property
     def areas(self) -> list[_native.JemallocArea]:
-        """Stretches without a gap of extents and of its own memory, ascending."""
+        """The areas: adjacent extents and jemalloc's own memory, ascending."""
         return self.store.areas()
 
     @cached_property
@@ -128,23 +128,25 @@ class JemallocLibraries(SeveralAllocators):
         return {area.start: area.root for area in self.areas}
 
     def ranges(self) -> Ranges:
-        """All areas, what it has only retained included."""
+        """Return all areas, including memory that jemalloc has only retained."""
         return [(area.start, area.end) for area in self.areas]
 
     def pieces(self) -> Iterable[Piece]:
-        """The areas."""
+        """Return the areas as pieces."""
         return (Piece(area.start, area.end, None) for area in self.areas)
 
     def root_of_piece(self, start: int) -> int:
-        """That of the area."""
+        """Return the index of the jemalloc whose area starts at ``start``."""
         return self._root_at[start]
 
     def drawn(self) -> Iterable[Drawn]:
-        """Each area."""
+        """Return each area for the map."""
         return (Drawn(area.start, area.end, f"jemalloc of {self.owner(area.root)}", self.name) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
-        """The block of a slab or a large one, with where a free one waits, or what else an extent is."""
+        """Return the block at ``address``: of a slab, a large one, or another use of an extent.
+
+        ``list`` says where a free block is kept."""
         found = self.store.find(address)
         if found is None:
             return None
@@ -152,12 +154,12 @@ class JemallocLibraries(SeveralAllocators):
         return Block(found.address, found.size, found.state, self.name, found.arena, found.list, end)
 
     def own_part(self, address: int) -> str | None:
-        """What an extent is in which no block is, and its own memory."""
+        """Describe an address in jemalloc's own memory, or in an extent without a block; None elsewhere."""
         found = self.store.find(address)
         return None if found is None else f"{found.state} of jemalloc"
 
     def extent_arenas(self) -> list[ExtentArena]:
-        """Those of all, by their numbers."""
+        """Return the arenas of all jemallocs, by their numbers."""
         return [
             ExtentArena(
                 self.name, self.owner(row.root), row.arena, row.active, row.dirty, row.muzzy, row.retained, row.used,
@@ -167,11 +169,11 @@ class JemallocLibraries(SeveralAllocators):
         ]  # fmt: skip
 
     def packing(self) -> _native.Packing:
-        """Of the slabs of each arena; a block in a thread's cache keeps its place."""
+        """Return what packing the slabs of each arena would free. A block in a thread's cache keeps its place."""
         return self.store.packing(self.target.pages)
 
     def packing_of(self, arenas: int) -> _native.Packing:
-        """As ``packing``, had there been only that many arenas."""
+        """Return ``packing`` as if there had been only that many arenas."""
         return self.store.packing(self.target.pages, arenas)
 
     @cached_property
@@ -179,7 +181,7 @@ class JemallocLibraries(SeveralAllocators):
         return self.ranges()
 
     def owner_at(self, address: int) -> str | None:
-        """The module whose jemalloc has an address."""
+        """Return the module whose jemalloc has ``address``; None if none has."""
         if len(self.roots) == 1:
             return self.owner(0)
         area = containing(self._area_ranges, address)
@@ -187,50 +189,52 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def _variables(self) -> dict[str, str | None]:
-        # Over a line to another machine a module's texts take too long.
+        # Over a connection to another machine, reading a module's texts takes too long.
         roots = [] if self.target.remote else self.roots
         return {self.owner(index): variable_of(self.target, root.module) for index, root in enumerate(roots)}
 
     def variable(self, owner: str | None) -> str | None:
-        """The variable that the jemalloc of a module reads its settings from; None where that is not to be seen."""
+        """Return the variable that the jemalloc of a module reads its settings from; None if it was not found."""
         return self._variables.get(owner or "")
 
     def variables(self) -> list[str]:
-        """One for each prefix."""
+        """Return the variables of all jemallocs: one for each prefix."""
         return sorted({name or PLAIN for name in self._variables.values()}) or [PLAIN]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """One of its variable's settings; commas join several. A quarter of the arenas is one for each processor."""
+        """Return one setting for the variable; commas join several. For fewer arenas it is a quarter of those in
+        use."""
         fewer = f"narenas:{self.fewer_arenas}"
         value = {Purpose.UNUSED: GIVE_BACK, Purpose.CACHES: SMALL_CACHES, Purpose.ARENAS: fewer}[purpose]
         return {self.variable(owner) or PLAIN: value}
 
     @cached_property
     def fewer_arenas(self) -> int:
-        """A quarter of the arenas that have slabs: by default there may be four for each processor."""
+        """A quarter of the arenas that have slabs: by default there can be four arenas for each processor."""
         return max(1, len({(row.root, row.arena) for row in self.store.class_use() if row.slabs}) // 4)
 
     def caching(self) -> Caching:
-        """Of all."""
+        """Return what the thread caches of all jemallocs hold."""
         blocks = sum(row.cached for row in self.store.class_use())
         return Caching(sum(self.store.caches), blocks, 0, self.store.waiting())
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The blocks of all."""
+        """Add the blocks of all jemallocs to ``blocks``."""
         blocks.general["slabs of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks in use of a slab."""
+        """Return the blocks in use of a slab."""
         return self.store.used_in_run(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free: a slab stays while a block of it is in use, dirty and muzzy extents for a while."""
+        """Return all free bytes: a slab stays while one of its blocks is in use; dirty and muzzy extents stay for a
+        while."""
         why = "in slabs of jemalloc that hold blocks in use, in threads' caches, or in extents that it keeps for later"
         return [Kept(FREE, free, why)]
 
     @cached_property
     def samples(self) -> list[_native.SampledStack]:
-        """The stacks of blocks in use that were sampled (``prof:true``), those with the most bytes first."""
+        """The stacks of sampled blocks in use (``prof:true``), the stacks with the most bytes first."""
         return self.store.samples(self.target.space)
 
     @cached_property
@@ -239,19 +243,21 @@ class JemallocLibraries(SeveralAllocators):
 
     @cached_property
     def _slabs_off(self) -> int:
-        """How many slabs say something else than their class or their bitmap."""
+        """The number of slabs whose header contradicts their class or their bitmap."""
         return len(self.store.miscounted) + len(self.store.unfit)
 
     @cached_property
     def _is_passing(self) -> bool:
-        """Whether threads inside jemalloc may have left what is off: each one slab or one bin of a cache half changed,
-        the few extents that it splits or makes one of several, and those that it gives back together, which lead to
-        each other."""
+        """Whether threads inside jemalloc can explain all that is inconsistent.
+
+        Each thread may have half changed one slab or one bin of a cache, the few extents that it splits or merges, and
+        the extents that it gives back together, which point to each other."""
         moving = self.store.moving
         return self._inside.excuses(max(self._slabs_off, moving.bins, -(-moving.lists // EXTENTS_AT_ONCE)))
 
     def check(self) -> Looked:
-        """Every extent was looked at when it was read."""
+        """Return what was checked: every extent was checked when it was read. Inconsistencies are added to
+        ``damage``."""
         store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.unfinished) if found.address not in known]
         self.damage.extend(caught(found, CAUGHT) if self._is_passing else Damage.of(found) for found in off)

@@ -1,9 +1,9 @@
-"""Every jemalloc of one target: a library, what is linked into a program or a module; several may be there at once. No
-symbols are needed.
+"""Find every jemalloc of one target without symbols: as a library, or linked into a program or a module.
 
-A module's static data holds the root of a tree that leads from each page to its extent, and extents say which pages
-they have: that proves the tree. Which release and which size classes it is, is asked of the active extents: of a slab
-size, bitmap and count of free regions, of a large block size and class must be as a form of the structures says.
+Several may be present. A module's static data holds the root of a tree that leads from each page to its extent, and
+extents name their pages: that proves the tree. The release and the size classes are determined from a sample of active
+extents: of a slab the size, bitmap and count of free regions must fit a known form of the structures, of a large block
+its size and class.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, joined
 from gdbheap.targets.target import Target
 
-# Of a thread's storage for one module, and modules that have some, at most.
+# The bytes of a thread's storage for one module, and the largest number of modules with such storage.
 STORAGE, MAX_MODULES = 16 << 10, 512
 
 
 @dataclass(frozen=True)
 class Root:
-    """One jemalloc: the form of its structures, the root of its tree, for how many ``bits`` of addresses that is, the
-    module that it is in, and what was asked of its extents."""
+    """One jemalloc: the form of its structures, its tree, its module, and how well a sample of extents fits.
+
+    ``address`` is the root of the tree; ``bits`` is the number of bits of the addresses that it covers."""
 
     form: _native.JemallocForm
     address: int
@@ -36,8 +37,10 @@ class Root:
 
 
 def thread_storage(target: Target) -> Ranges:
-    """Where threads may have their data of modules, ascending and disjoint: their static storage, and what their dtv
-    leads to (``dtv_t *`` behind the first word of the thread's control block, ``{value, to_free}`` for each module)."""
+    """Return where threads may have their data of modules, ascending and disjoint.
+
+    These are their static storage, and what their dtv points to (``dtv_t *`` in the second word of the thread's control
+    block, ``{value, to_free}`` for each module)."""
     found, word = [], target.machine.word
     for pointer in [thread.thread_pointer for thread in target.threads if thread.thread_pointer]:
         places = [target.machine.storage.data(pointer, STORAGE)[0]]
@@ -54,7 +57,7 @@ def thread_storage(target: Target) -> Ranges:
 
 
 def find_roots(target: Target) -> Iterator[Root]:
-    """All there are."""
+    """Yield every jemalloc of the target."""
     anonymous = own_ranges(target)
     for loaded in target.objects:
         for row in _native.find_trees(target.space, loaded.writable_ranges(), anonymous):
@@ -64,7 +67,7 @@ def find_roots(target: Target) -> Iterator[Root]:
 
 
 def _best(target: Target, loaded: LoadedObject, row: _native.FoundTree) -> Root | None:
-    """With the form that fits most extents; None where none fits enough of them."""
+    """Return the root with the form that fits the most extents; None if no form fits enough of them."""
     fits = [
         (form, _native.jemalloc_fit(target.space, form.name, row.address, row.bits))
         for form in _native.jemalloc_forms()

@@ -1,6 +1,8 @@
-"""The variable that a jemalloc reads its settings from when the program starts: builds have names with a prefix of
-their own (``configure --with-jemalloc-prefix``), ``JE_ARROW_MALLOC_CONF`` in Arrow, ``_RJEM_MALLOC_CONF`` in Rust's.
-The name is a text in the module's read-only data (``JEMALLOC_CPREFIX"MALLOC_CONF"``, jemalloc.c)."""
+"""Find the variable that a jemalloc reads its settings from when the program starts.
+
+Builds have names with a prefix of their own (``configure --with-jemalloc-prefix``): ``JE_ARROW_MALLOC_CONF`` in Arrow,
+``_RJEM_MALLOC_CONF`` in Rust. The name is a text in the module's read-only data (``JEMALLOC_CPREFIX"MALLOC_CONF"``,
+jemalloc.c)."""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from gdbheap.targets.target import Target
 
 PLAIN = "MALLOC_CONF"
 NAME = re.compile(rb"(?<![0-9A-Za-z_.])([A-Z_]{0,32}MALLOC_CONF)\0")
-# Read at once, and of a module at most; so much of it again, as the name may lie across.
+# Bytes read at once, bytes read of a module at most, and bytes read again because the name may cross a boundary.
 PIECE, MAX_BYTES, AGAIN = 4 << 20, 256 << 20, 64
 
 
 def variable_of(target: Target, loaded: LoadedObject) -> str | None:
-    """The name; None where it is not to be seen."""
+    """Return the name of the variable; None if it was not found."""
     left = MAX_BYTES
     for mapping in loaded.mappings:
         if mapping.writable or not mapping.readable:

@@ -1,7 +1,8 @@
-"""musl's malloc of 1.2.1 and later, mallocng, as one of the allocators: groups of equal slots.
+"""musl's malloc since 1.2.1, mallocng, as an allocator: groups of slots of one size.
 
-It is found without symbols: the first word of its context, a secret, is also that of each page of metadata to which the
-context leads, and each group's first word leads to the structure that tells of it (src/malloc/mallocng/meta.h).
+It is found without symbols: the first word of its context, a secret, is also the first word of each page of metadata
+that the context points to, and each group's first word points to the structure that describes the group
+(src/malloc/mallocng/meta.h).
 """
 
 from __future__ import annotations
@@ -47,18 +48,19 @@ PARTS = {
 
 
 def find_context(target: Target) -> tuple[LoadedObject, _native.FoundContext] | None:
-    """The context, and the loaded object whose static data has it: the C library, or a program that is linked with
-    it."""
+    """Return the context, and the loaded object whose static data holds it; None if there is none.
+
+    The object is the C library, or a program that is statically linked with it."""
     for loaded in target.objects:
         for found in _native.find_contexts(target.space, joined(sorted(loaded.writable_ranges()))):
-            # A thread may be making or freeing one of them.
+            # A thread may be making or freeing one group.
             if found.fit and found.fit + len(target.threads) >= found.groups:
                 return loaded, found
     return None
 
 
 def need_musl(around: Surroundings) -> None:
-    """Raises NotInUse in a process with glibc, which no other C library's malloc is in."""
+    """Raise NotInUse if the process has glibc, which excludes other C libraries."""
     try:
         around.allocator(GlibcAllocator)
     except Unsupported:
@@ -67,9 +69,9 @@ def need_musl(around: Surroundings) -> None:
 
 
 class MallocngAllocator(ListingAllocator, StoreAllocator):
-    """musl's malloc in one target; ``context`` is where ``__malloc_context`` was located.
+    """musl's mallocng in one target; ``context`` is where ``__malloc_context`` was located.
 
-    Raises NotInUse where it is not there, or was never called."""
+    Raises NotInUse if mallocng is absent, or was never called."""
 
     name = NAME
     title = "musl malloc"
@@ -105,15 +107,18 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @cached_property
     def store(self) -> _native.Mallocng:
-        """Its groups; what other allocators hold is not among them, and noted."""
+        """The groups of mallocng. Blocks of other allocators are not included; a remark says so."""
         found = _native.read_mallocng(self.target.space, self.context.address)
         self._around.note_others(False)
         return found
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in groups and slots. The header of a slot is written after the lock is let go: in a live
-        process by a thread that has an address of the slot in its registers, or of metadata in its hands, one each."""
+        """The damage in groups and slots.
+
+        mallocng writes the header of a slot after it has released the lock. In a live process a bad header is therefore
+        transient if a thread has an address of the slot in its registers. All other bad headers are transient too if
+        they are no more than the threads with an address of metadata in registers or on the stack."""
         damage = self.store.damage
         broken = [row for row in damage if self.target.kind == "process" and row.what == SLOT_HEADER]
         passing = list(filter(self._is_in_hands, broken))
@@ -133,7 +138,8 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
 
     @property
     def _inside(self) -> int:
-        """How many threads are inside malloc, or just leave it: nobody else has an address of its structures."""
+        """The number of threads that are in malloc or just leaving it: no other thread has an address of its
+        structures."""
         areas = self.store.areas()
         hands = (in_hands(self.target, thread) for thread in self.target.threads)
         return sum(any(holds(areas, word) for word in words) for words in hands)
@@ -143,21 +149,23 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return joined(sorted([*self.store.stretches(), *self.store.areas()]))
 
     def ranges(self) -> Ranges:
-        """The mappings of groups, what the dynamic linker gave of modules' data, and the pages of metadata."""
+        """Return the mappings of groups, the rest of modules' data that the dynamic linker donated, and the metadata
+        pages."""
         return self._ranges
 
     def pieces(self) -> Iterable[Piece]:
-        """The same: what touches is one piece, as there may be a million groups."""
+        """Yield the same memory as pieces. Adjacent groups are one piece, as there may be a million groups."""
         yield from (Piece(start, end, None) for start, end in self.store.stretches())
         yield from (Piece(start, end, OVERHEAD) for start, end in self.store.areas())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Mappings that touch are one."""
+        """Return the areas for the map, adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.store.stretches())
 
     def find(self, address: int) -> Block | None:
-        """The block of a slot, with the mask that a free one is in; its size is that of the slot, and it ends where
-        what was asked for does."""
+        """Return the block of a slot, with the list (bit mask) that a free block is in.
+
+        ``size`` is that of the slot; ``end`` is where the bytes end that the program asked for."""
         found = self.store.find(address)
         if found is None:
             return None
@@ -165,37 +173,39 @@ class MallocngAllocator(ListingAllocator, StoreAllocator):
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.end, asked=asked)
 
     def own_part(self, address: int) -> str | None:
-        """What is left of slots, and what is in none."""
+        """Describe an address in the unused rest of a slot, or in no slot; None elsewhere."""
         part = self.store.own_part(address)
         if part is not None:
             return PARTS[part]
         return "metadata of mallocng" if holds(self.store.areas(), address) else None
 
     def size_classes(self, root: int | None = None) -> list[SizeClassUse]:
-        """By the sizes of slots."""
+        """Return the size classes, by the sizes of slots."""
         asked = {row.size: row.asked for row in self.store.asked_by_class()}
         rows = self.store.classes()
         return [SizeClassUse(row.block_size, row.groups, row.used, row.free, asked[row.block_size]) for row in rows]
 
     @property
     def tells_asked(self) -> bool:
-        """Each slot in use says how much of it is not the block's."""
+        """True: each slot in use records how many of its bytes are unused."""
         return True
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """All slots."""
+        """Add all slots to ``blocks``."""
         blocks.general["slots"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks in use of a mapping."""
+        """Return the blocks in use of a mapping."""
         return self.store.used_with(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free: a mapping stays while a block of it is in use."""
+        """Return all free bytes: a mapping stays while one of its blocks is in use."""
         return [Kept(FREE, free, "in mappings of musl's malloc that hold blocks in use, or that it keeps")]
 
     def check(self) -> Looked:
-        """Each slot's header was read with its group; what a thread inside malloc leaves is named, and no damage."""
+        """Return what was checked: each slot's header was read with its group.
+
+        What a thread inside malloc has half changed is listed as transient, which is no damage."""
         known = {damage.address for damage in self.damage}
         passing = [row.damage for row in self.store.misfits if row.transient and row.damage.address not in known]
         self.damage.extend(Damage.of(row, transient=True) for row in passing)

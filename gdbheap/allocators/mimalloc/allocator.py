@@ -1,4 +1,4 @@
-"""CPython's own mimalloc as one of the allocators: its segments and pages in the words of all."""
+"""CPython's own mimalloc as an allocator: its segments and pages."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
 
 
 class MimallocAllocator(StoreAllocator):
-    """CPython's mimalloc in one target; ``mimalloc`` is what was located. It takes pymalloc's place where it is there.
+    """CPython's mimalloc in one target; ``mimalloc`` is what was located. It replaces pymalloc where it is present.
 
-    Raises NotAPython, NotInUse, or Unsupported."""
+    Raises NotAPython, NotInUse or Unsupported."""
 
     name = NAME
     title = "Python's mimalloc"
@@ -78,7 +78,7 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether its heaps have the tags that only such builds use."""
+        """Whether the heaps have the tags that only free-threaded builds use."""
         return self.mimalloc.is_free_threaded
 
     @property
@@ -88,60 +88,61 @@ class MimallocAllocator(StoreAllocator):
 
     @property
     def damage(self) -> list[Damage]:
-        """What was damaged in segments and pages."""
+        """The damage in segments and pages."""
         return self.mimalloc.damage
 
     def ranges(self) -> Ranges:
-        """The segments and the areas that they are cut from."""
+        """Return the segments, and the areas from which they are cut."""
         return self.mimalloc.ranges()
 
     def pieces(self) -> Iterable[Piece]:
-        """The segments, and what is reserved beside them."""
+        """Yield the segments, and the reserved memory outside them."""
         yield from (Piece(segment.start, segment.end, None) for segment in self.mimalloc.segments)
         yield from (Piece(start, end, RESERVE) for start, end in self.mimalloc.reserved())
 
     def drawn(self) -> Iterable[Drawn]:
-        """Each segment; what is reserved beside them is not drawn."""
+        """Return the segments for the map. Reserved memory outside them is not drawn."""
         places = sorted((segment.start, segment.end) for segment in self.mimalloc.segments)
         return (Drawn(start, end, "mimalloc's segments", self.name) for start, end in places)
 
     def find(self, address: int) -> Block | None:
-        """The block of a page, with the list it is on."""
+        """Return the block of a page, with the list that it is on."""
         found = self.store.find(self.target.space, address)
         if found is None:
             return None
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
 
     def own_part(self, address: int) -> str | None:
-        """What a segment has beside blocks, and what is reserved."""
+        """Describe an address in reserved memory, or in a segment outside its blocks; None elsewhere."""
         if holds(self.mimalloc.reserved(), address):
             return "reserve of mimalloc"
         return "overhead of mimalloc" if holds(self.ranges(), address) else None
 
     def largest_used(self, least: int, most: int) -> list[tuple[int, int]]:
-        """Of the pages whose blocks are as large."""
+        """Return (pointer, size) of the largest blocks in use, from the pages with blocks of such sizes."""
         return [(row.address, row.size) for row in self.store.largest_used(least, most)]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The pages of the segments."""
+        """Add the pages of the segments to ``blocks``; Python objects lie in no other store."""
         blocks.own["pages"], blocks.replacing = self.store, True
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Inside of segments; what is reserved beside them holds no blocks."""
+        """Return the holes inside segments. Reserved memory outside them holds no blocks."""
         return self.store.holes(max(minimum, 1))
 
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks in use of a page."""
+        """Return the blocks in use of a page."""
         return self.store.used_in_page(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free: a page stays while a block of it is in use."""
+        """Return all free bytes: a page stays while one of its blocks is in use."""
         why = "in pages of Python's mimalloc that hold blocks in use, or that it keeps for later"
         return [Kept(FREE, free, why)]
 
     def check(self) -> Looked:
-        """Each page's lists were followed when it was read. A thread inside of Python's mimalloc leaves one page half
-        changed."""
+        """Return what was checked: each page's lists were followed when it was read.
+
+        A thread inside Python's mimalloc leaves one page half changed."""
         if self.store.miscounted:
             module = self.mimalloc.root.module
             modules = [module] if module else carriers(self.target)
@@ -152,8 +153,10 @@ class MimallocAllocator(StoreAllocator):
 
 
 def is_pythons(target: Target, root: Root) -> bool:
-    """Whether a mimalloc is CPython's own copy: no library has that form, or an object that carries CPython has it. Of
-    segments that no module is known to have it is believed where the program has Python."""
+    """Return whether a mimalloc is CPython's own copy.
+
+    It is if no library has its form, or if an object that carries CPython contains it. Segments of an unknown module
+    are taken for CPython's if the program has Python."""
     if root.form.has_map:
         return False
     known = carriers(target)
@@ -161,7 +164,7 @@ def is_pythons(target: Target, root: Root) -> bool:
 
 
 def _is_in_use(around: Surroundings) -> bool:
-    """Whether pymalloc hands out blocks."""
+    """Return whether pymalloc has blocks in use."""
     try:
         return around.allocator(PymallocAllocator).pymalloc.in_use
     except Unsupported:

@@ -1,5 +1,4 @@
-"""mimalloc as a library, preloaded or linked into the program or a module: all those of a target as one of the
-allocators."""
+"""mimalloc as an allocator: all mimallocs of a target, preloaded, or linked into the program or a module."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from gdbheap.targets.target import Damage
 NAME = LineId("libmimalloc")
 USED, FREE, SLACK, OVERHEAD = lines_below(NAME, "used", "free", "slack", "overhead")
 BLOCKS, SPANS, RESERVE = lines_below(FREE, "blocks", "spans", "reserve")
-# Releases before 2.1 have the setting under another name.
+# Releases before 2.1 use another name for the setting.
 OLD_DELAY, DELAY = "MIMALLOC_DECOMMIT_DELAY", "MIMALLOC_PURGE_DELAY"
 
 
@@ -45,9 +44,9 @@ def _delay(root: Root) -> str:
 
 
 class MimallocLibraries(SeveralAllocators):
-    """Every mimalloc of one target but CPython's own; ``roots`` are what was located.
+    """All mimallocs of one target except CPython's own; ``roots`` are what was located.
 
-    Raises NotInUse where there is none."""
+    Raises NotInUse if there is none."""
 
     name = NAME
     title = "mimalloc"
@@ -95,25 +94,25 @@ class MimallocLibraries(SeveralAllocators):
         self._around.facts.add(title, f"laid out as {root.form.name}", what, fit)
 
     def owner(self, index: int) -> str:
-        """The module that the mimalloc with this number is in, in words."""
+        """Return the name of the module that contains the mimalloc with index ``index``."""
         module = self.roots[index].module
         return "an unknown module" if module is None else one_line(file_name(module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Mimalloc:
-        """The pages of all."""
+        """The pages of all mimallocs."""
         given = [(root.form.name, root.padded, root.places) for root in self.roots]
         return _native.read_mimalloc(self.target.space, given)
 
     @cached_property
     def segments(self) -> list[_native.Segment]:
-        """Segments, arenas, and pages that lie in none, ascending; without what is not wholly mapped."""
+        """Segments, arenas, and pages outside both, ascending; without those that are not completely mapped."""
         mapped = anonymous_ranges(self.target)
         return [row for row in self.store.segments() if row.start < row.end and is_in(mapped, row.start, row.end)]
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in segments and pages."""
+        """The damage in segments and pages."""
         found = []
         for root in self.roots:
             wrong = ((address, cookie) for address, cookie in root.cookies.items() if cookie != root.cookie)
@@ -124,8 +123,8 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _cached(self) -> list[tuple[int, Ranges]]:
-        """Return, for each mimalloc, the free segments that it keeps in its cache for later; none lies in a larger
-        segment that is in use."""
+        """(index of a mimalloc, the free segments in its cache). A segment inside a larger segment in use is left
+        out."""
         mapped, taken = anonymous_ranges(self.target), sorted((one.start, one.end) for one in self.segments)
         return [
             (index, [pair for pair in root.cached if is_in(mapped, *pair) and subtract([pair], taken) == [pair]])
@@ -134,12 +133,12 @@ class MimallocLibraries(SeveralAllocators):
 
     @cached_property
     def _kept_segments(self) -> Ranges:
-        """Return the cached segments of all, ascending."""
+        """The cached segments of all mimallocs, ascending."""
         return sorted(pair for _index, ranges in self._cached for pair in ranges)
 
     @cached_property
     def _beside(self) -> list[tuple[int, Ranges, Ranges]]:
-        """Of each, what its arenas have beside segments, and its maps of pages, which lie in no arena."""
+        """(index of a mimalloc, its arenas' memory outside segments, its maps of pages, which lie in no arena)."""
         taken, found = [(segment.start, segment.end) for segment in self.segments], []
         taken = sorted(taken + self._kept_segments)
         for index, root in enumerate(self.roots):
@@ -156,13 +155,13 @@ class MimallocLibraries(SeveralAllocators):
         return sorted(pair for _index, reserved, _tables in self._beside for pair in reserved)
 
     def ranges(self) -> Ranges:
-        """The segments and arenas, the areas that segments are cut from, and the maps of pages."""
+        """Return the segments and arenas, the areas from which segments are cut, and the maps of pages."""
         segments = [(segment.start, segment.end) for segment in self.segments]
         beside = [pair for _index, *both in self._beside for ranges in both for pair in ranges]
         return sorted(segments + beside + self._kept_segments)
 
     def pieces(self) -> Iterable[Piece]:
-        """Return the segments and arenas, and beside segments in use those in a cache and the reserve."""
+        """Yield the cached segments, the segments and arenas, the reserved memory, and the maps of pages."""
         for index, cached in self._cached:
             yield from (Piece(start, end, self.line_of(SPANS, index)) for start, end in cached)
         yield from (Piece(segment.start, segment.end, None) for segment in self.segments)
@@ -171,7 +170,7 @@ class MimallocLibraries(SeveralAllocators):
             yield from (Piece(start, end, self.line_of(OVERHEAD, index)) for start, end in tables)
 
     def root_of_piece(self, start: int) -> int:
-        """That of the segment."""
+        """Return the index of the mimalloc whose segment starts at ``start``."""
         return self._root_at[start]
 
     @cached_property
@@ -179,13 +178,13 @@ class MimallocLibraries(SeveralAllocators):
         return {segment.start: segment.root for segment in self.segments}
 
     def drawn(self) -> Iterable[Drawn]:
-        """Each segment and arena; what is reserved beside segments is not drawn."""
+        """Yield each segment and arena for the map. Reserved memory outside segments is not drawn."""
         for segment in self.segments:
             title = f"mimalloc of {self.owner(segment.root)}"
             yield Drawn(segment.start, segment.end, title, self.name)
 
     def find(self, address: int) -> Block | None:
-        """The block of a page, with the list it is on."""
+        """Return the block of a page, with the list that it is on."""
         found = self.store.find(self.target.space, address)
         if found is None:
             return None
@@ -195,7 +194,7 @@ class MimallocLibraries(SeveralAllocators):
         )  # fmt: skip
 
     def own_part(self, address: int) -> str | None:
-        """Name the part of mimalloc's memory that has an address and is no block; None elsewhere."""
+        """Describe an address in mimalloc's memory outside blocks; None elsewhere."""
         if holds(self._kept_segments, address):
             return "segment that mimalloc keeps for later"
         if holds(self._reserved, address):
@@ -204,22 +203,24 @@ class MimallocLibraries(SeveralAllocators):
 
     @property
     def tells_asked(self) -> bool:
-        """As secure and debug builds do."""
+        """Whether a mimalloc is a secure or debug build: their blocks record the size that was asked for."""
         return any(root.padded for root in self.roots)
 
     def packing(self) -> _native.Packing:
-        """Of the pages of each heap of a thread."""
+        """Return what packing the pages of each thread's heap would free."""
         return self.store.packing(self.target.pages)
 
     def asked_sizes(self, root: int | None) -> dict[int, int] | None:
-        """Where all that are meant tell that."""
+        """Return the bytes asked for, by size of block; None unless all chosen mimallocs record them."""
         if not all(one.padded for index, one in enumerate(self.roots) if root in (None, index)):
             return None
         return {row.size: row.asked for row in self.store.asked_by_class(self.target.space, root)}
 
     def extent_arenas(self) -> list[ExtentArena]:
-        """The heaps of threads: a page belongs to one, which alone takes blocks from it; the last are the pages that
-        none has. What is free beside pages belongs to all."""
+        """Return the heaps of threads; the last rows are the pages without a heap.
+
+        A page belongs to one heap, and only that heap allocates from it. Free memory outside pages belongs to all
+        heaps."""
         return [
             ExtentArena(
                 self.name, self.owner(row.root), row.number, row.active, row.empty, 0, 0, row.used, 0, row.root,
@@ -229,7 +230,7 @@ class MimallocLibraries(SeveralAllocators):
         ]  # fmt: skip
 
     def owner_at(self, address: int) -> str | None:
-        """The module whose mimalloc has an address."""
+        """Return the module whose mimalloc has ``address``; None if none has."""
         if len(self.roots) == 1:
             return self.owner(0)
         found = next((row.root for row in self.segments if row.start <= address < row.end), None)
@@ -238,40 +239,43 @@ class MimallocLibraries(SeveralAllocators):
         return None if root is None else self.owner(root)
 
     def variables(self) -> list[str]:
-        """The one that says when unused memory goes back."""
+        """Return the variables for the delay after which unused memory is given back."""
         return sorted({_delay(root) for root in self.roots})
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Without a delay."""
+        """Return the setting that removes the delay."""
         roots = [root for index, root in enumerate(self.roots) if self.owner(index) == owner] or self.roots
         return {_delay(roots[0]): "0"} if purpose is Purpose.UNUSED else {}
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The pages of all."""
+        """Add the pages of all mimallocs to ``blocks``."""
         blocks.general["pages of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks in use of a page."""
+        """Return the blocks in use of a page."""
         return self.store.used_in_page(row.start)
 
     def empty(self) -> Ranges:
-        """Return pages and slices in which no block is in use, and cached segments, ascending. Most of that may never
-        have been touched."""
+        """Return pages and slices without a block in use, and cached segments, ascending.
+
+        Most of this memory may never have been touched."""
         return joined(sorted([*self.store.empty_spans(), *self._kept_segments]))
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free: a page stays while a block of it is in use."""
+        """Return all free bytes: a page stays while one of its blocks is in use."""
         return [Kept(FREE, free, "in pages of mimalloc that hold blocks in use, or that it keeps for later")]
 
     @cached_property
     def _inside(self) -> Inside:
         known = [root.module for root in self.roots if root.module]
-        # Of segments that nobody's data leads to it is not known whose they are.
+        # Where no static data points to the segments, their module is unknown: every module is tried.
         modules = known if len(known) == len(self.roots) else self.target.objects
         return Inside.of(self, modules, FUNCTIONS, OWN_STATES)
 
     def check(self) -> Looked:
-        """Each page's lists were followed when it was read. A thread inside mimalloc leaves one page half changed."""
+        """Return what was checked: each page's lists were followed when it was read.
+
+        A thread inside mimalloc leaves one page half changed."""
         inside = self._inside
         passing = add_miscounted(self.damage, self.store.miscounted, inside)
         if passing:

@@ -1,4 +1,4 @@
-"""Pages of mimalloc whose counts or lists are off: damaged, or as a thread leaves them that stands inside mimalloc."""
+"""Pages of mimalloc with inconsistent counts or lists: damaged, or half changed by a thread inside mimalloc."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ __all__ = ["CAUGHT", "FUNCTIONS", "OWN_STATES", "add_miscounted"]
 
 CAUGHT = "caught inside mimalloc"
 FUNCTIONS = ("mi_", "_mi_")
-# What mimalloc keeps of its pages; in 3.0 that lies before the blocks of each, and is the page's padding.
+# mimalloc's records about its pages. In 3.0 they lie before the blocks of each page, as the page's padding.
 OWN_STATES = ("segment header", "padding")
 
 
 def add_miscounted(damage: list[Damage], found: Sequence[_native.Miscounted], inside: Inside) -> int:
-    """Add those that are not there yet; return how many of them the threads ``inside`` may have in their hands, each
-    one page."""
+    """Add the pages that are not in ``damage`` yet.
+
+    Return how many of them the threads ``inside`` may just be changing, each thread one page."""
     known = {row.address for row in damage}
     off = [row for row in found if row.damage.address not in known]
     passing = [row for row in off if row.passing]

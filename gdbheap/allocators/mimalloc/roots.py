@@ -1,10 +1,10 @@
-"""Every mimalloc of one target: CPython's own copy, a library, what is linked into a program or a module; several may
-be there at once. No symbols are needed.
+"""Find every mimalloc of one target without symbols: CPython's own copy, a library, or one linked into a module.
 
-Up to 2.x segments lie at multiples of 32 MiB. Each says how many slices it has, its table of them tiles it, and its
-cookie is the same constant in all segments of one mimalloc once its address is taken out. From 3.0 on a word of static
-data leads to a map, whose first word leads to its own end, and which leads to the page of each slice. Which release it
-is, is asked of a sample of pages: lists and counts must be as a form of the structures says.
+Several may be present. Up to 2.x segments lie at multiples of 32 MiB. Each gives its number of slices, a table of these
+covers it without gaps, and its cookie, once its address is taken out, is the same constant in all segments of one
+mimalloc. From 3.0 on a word of static data points to a map, whose first word points to its own end, and which has the
+page of each slice. The release is determined from a sample of pages: lists and counts must fit a known form of the
+structures.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ MAX_BLOCKS = 1 << 20
 # mi_arena_t of 2.x has {uint8_t *start; size_t block_count, field_count} within its first words.
 ARENA_WORDS = 12
 SLICES_IN_FIELD = 64
-# Maps of pages of which it is asked whether they are some: a module has one, and hostile data leads to any number.
+# Maps of pages that are tried: a module has one, but hostile data can point to any number.
 MAX_MAPS = 64
-# With so many entries that lead to memory it is a map of pages, whatever these are like.
+# With this many entries that point to memory it is a map of pages, whatever the entries look like.
 SOME = 8
 
 
 @dataclass(frozen=True)
 class Root:
-    """One mimalloc: the form of its structures, and the addresses of its segments, or that of its map of pages.
+    """One mimalloc: the form of its structures, and the addresses of its segments or of its map of pages.
 
-    ``cookies``: of segments, by their addresses, and ``cookie`` the one that they share; ``cached``: segments that were
-    given back, and kept for later; ``arenas``: the areas that they are cut from; ``module``: whose static data leads to
-    it, None where that is not known; ``fit``: what was asked of a sample of pages."""
+    ``cookies``: of segments, by address; ``cookie``: the one that they share. ``cached``: segments that were freed and
+    are kept for later. ``arenas``: the areas from which segments are cut. ``module``: the one whose static data points
+    to it, or None if unknown. ``fit``: how well a sample of pages fits the form."""
 
     form: _native.MimallocForm
     places: list[int]
@@ -53,12 +53,12 @@ class Root:
 
     @property
     def padded(self) -> bool:
-        """Whether its blocks tell what was asked for: secure and debug builds' do."""
+        """Whether its blocks record the size that was asked for, as in secure and debug builds."""
         return self.fit.padded > 0
 
 
 def segment_ranges(mappings: Mappings) -> Ranges:
-    """The mappings in which segments may lie."""
+    """Return the mappings in which segments may lie."""
     return [
         (mapping.start, mapping.end)
         for mapping in mappings
@@ -68,8 +68,7 @@ def segment_ranges(mappings: Mappings) -> Ranges:
 
 @dataclass(frozen=True)
 class Refused:
-    """A map of pages in static data of a module that no form fits; ``nearest``: the one that fits best, and how well,
-    in words."""
+    """A map of pages in a module's static data that fits no known form; ``nearest`` says which form fits best."""
 
     module: LoadedObject
     nearest: str
@@ -77,14 +76,15 @@ class Refused:
 
 @dataclass(frozen=True)
 class Roots:
-    """All that were found, those with segments first, the larger before the smaller; and what was ``refused``."""
+    """All mimallocs found, those with segments first and of these the largest first, and the maps that were
+    ``refused``."""
 
     roots: list[Root]
     refused: list[Refused]
 
 
 def find_roots(target: Target) -> Roots:
-    """Every mimalloc of a target."""
+    """Return every mimalloc of a target."""
     found = [_placed(target, root) for root in _with_segments(target)]
     maps = list(_with_maps(target))
     roots = [each for each in maps if isinstance(each, Root)]
@@ -95,7 +95,7 @@ def find_roots(target: Target) -> Roots:
 
 
 def _with_segments(target: Target) -> list[Root]:
-    """By cookie, each in the form that fits it best."""
+    """Return the mimallocs with segments, one for each cookie, each in the form that fits it best."""
     ranges, forms = segment_ranges(target.mappings), defaultdict(list)
     for form in _native.mimalloc_forms():
         if not form.has_map:
@@ -106,7 +106,7 @@ def _with_segments(target: Target) -> list[Root]:
         rows = [row for row in known if row.used]
         cookies = Counter(row.cookie for row in rows if row.tiles)
         for cookie in cookies:
-            # Where the cookie is right and the table is not, the table is damaged.
+            # Where the cookie is right and the table is wrong, the table is damaged.
             places = {row.address: row.cookie for row in rows if row.cookie == cookie}
             root = _best(target, alike, list(places))
             if root is not None:
@@ -124,26 +124,29 @@ def _with_segments(target: Target) -> list[Root]:
 
 
 def _best(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root | None:
-    """The form that fits most pages; None where none fits one of them."""
+    """Return the root with the form that fits the most pages; None if no form fits any page."""
     root = _nearest(target, forms, places)
     return root if root.fit.fit else None
 
 
 def _nearest(target: Target, forms: list[_native.MimallocForm], places: list[int]) -> Root:
-    """The form that fits most pages; of those that fit none, the one that leads to the most."""
+    """Return the root with the form that fits the most pages; if none fits a page, that with the most entries in
+    use."""
     fits = [(form, _native.mimalloc_fit(target.space, form.name, places)) for form in forms]
     form, fit = max(fits, key=lambda pair: (_pages(pair[1]), pair[1].entries))
     return Root(form, places, fit)
 
 
 def _pages(fit: _native.FormFit) -> float:
-    """How many pages a form fits: of a map, of all that it finds, as of the few that were asked. Another form may fit
-    all that were asked, and find only some."""
+    """Return the number of pages that a form fits.
+
+    For a map it is extrapolated from the sample to all pages that the form finds: another form may fit the whole sample
+    but find only some pages."""
     return fit.placed * fit.fit / max(fit.pages, 1) if fit.entries else fit.fit
 
 
 def _placed(target: Target, root: Root) -> Root:
-    """The root with its arenas, and the module whose static data has a heap of it or leads to an arena."""
+    """Return the root with its arenas, and the module whose static data has one of its heaps or points to an arena."""
     owners = _native.mimalloc_owners(target.space, root.form.name, root.places)
     module = next(filter(None, (target.object_of(owner) for owner in owners if owner)), None)
     arenas: dict[int, tuple[int, LoadedObject]] = {}
@@ -157,7 +160,7 @@ def _placed(target: Target, root: Root) -> Root:
 
 
 def _arenas_of(target: Target, loaded: LoadedObject, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
-    """[start, end) of the areas that some of the segments are cut from: static data has pointers to their structs."""
+    """Yield [start, end) of the areas from which some segments are cut: static data has pointers to their structs."""
     machine, own = target.machine, loaded.writable_ranges()
     for _address, raw in windows(target.space, loaded):
         for word in set(machine.words_of(raw)):
@@ -172,8 +175,9 @@ def _is_own_page(target: Target, word: int) -> bool:
 
 
 def _arena_at(target: Target, place: int, places: list[int], anonymous: Ranges) -> Iterator[tuple[int, int]]:
-    """Yield the area whose ``mi_arena_t`` is at ``place``, if that is one: where its numbers lie differs by release,
-    and they prove each other. Raises Fault."""
+    """Yield the area whose ``mi_arena_t`` is at ``place``, if there is one. Raises Fault.
+
+    The offsets of its numbers differ between releases; the numbers prove each other."""
     machine = target.machine
     words = machine.words_of(target.space.read(place, ARENA_WORDS * machine.word))
     for start, blocks, fields in zip(words, words[1:], words[2:]):
@@ -185,19 +189,21 @@ def _arena_at(target: Target, place: int, places: list[int], anonymous: Ranges) 
 
 
 def anonymous_ranges(target: Target) -> Ranges:
-    """Return the memory that is mapped and of no file, ascending and joined."""
+    """Return the anonymous mappings, ascending and joined."""
     return joined([(mapping.start, mapping.end) for mapping in target.mappings if mapping.anonymous])
 
 
 def is_in(ranges: Ranges, start: int, end: int) -> bool:
-    """Return whether one of ``ranges`` (disjoint) holds all of [start, end)."""
+    """Return whether one of ``ranges`` (disjoint) contains all of [start, end)."""
     found = containing(ranges, start)
     return found is not None and end <= found[1]
 
 
 def _joined(roots: list[Root]) -> list[Root]:
-    """Segments whose cookie nobody else has are another's of the same form, with a damaged cookie, where no module is
-    known to have them for itself."""
+    """Return the roots, with single segments joined to the root whose damaged cookie they seem to have.
+
+    Such a segment has a cookie of its own. The other root has the same form, and is the only one that fits; no module
+    is known to own the segment alone."""
     found: list[Root] = []
     for root in roots:
         of_same = [other for other in found if other.form.name == root.form.name]
@@ -215,7 +221,7 @@ def _joined(roots: list[Root]) -> list[Root]:
 
 
 def _with_maps(target: Target) -> Iterator[Root | Refused]:
-    """Where words of static data lead to."""
+    """Yield the mimallocs with a map of pages that static data points to, and the maps that fit no form."""
     forms = [form for form in _native.mimalloc_forms() if form.has_map]
     seen: set[int] = set()
     for loaded in target.objects:
@@ -232,8 +238,9 @@ def _with_maps(target: Target) -> Iterator[Root | Refused]:
 
 
 def _is_enough(fit: _native.FormFit, threads: int) -> bool:
-    """Whether a form finds a page for nearly each entry of a map, and nearly all that were asked are as it says:
-    another layout may fit a few pages by chance. A page may be on its way for each thread."""
+    """Return whether a form finds a page for nearly each entry of a map, and nearly all sampled pages fit it.
+
+    Another layout may fit a few pages by chance. Each thread may just be changing one page."""
     is_placed = _are_few(max(0, fit.entries - fit.placed), fit.placed, threads)
     return fit.fit > 0 and is_placed and _are_few(fit.pages - fit.fit, fit.fit, threads)
 

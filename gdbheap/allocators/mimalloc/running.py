@@ -1,6 +1,6 @@
-"""CPython's mimalloc in a process that runs on: its segments are looked for each time, and their tables of pages read.
+"""Read CPython's mimalloc in a process that keeps running: its segments are searched anew each time.
 
-Each thread changes the counts of its own pages without a lock: of all pages of a busy process a few are in motion."""
+Each thread changes the counts of its own pages without a lock: in a busy process a few pages are always changing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["RunningMimalloc", "SegmentsNow"]
 
 @dataclass(frozen=True)
 class SegmentsNow:
-    """The segments and their bytes, how many pages hold blocks, these by the size of their blocks, and how many tables
-    of pages or counts were not believed."""
+    """The segments at one moment: their number, their bytes, and their pages with blocks.
+
+    ``classes``: the pages by size of block. ``odd``: the number of tables of pages or counts that were not believed."""
 
     segments: int
     bytes: int
@@ -30,19 +31,21 @@ class SegmentsNow:
 
 @dataclass(frozen=True)
 class RunningMimalloc:
-    """How a process's segments are laid out."""
+    """The layout of a process's segments."""
 
     form: _native.MimallocForm
     machine: Machine
 
     @classmethod
     def of(cls, mimalloc: Mimalloc, machine: Machine) -> RunningMimalloc:
-        """From what a look has located."""
+        """Build it from what a stop has located."""
         return cls(mimalloc.root.form, machine)
 
     def now(self, space: _native.Space, mappings: Mappings, is_there: Callable[[int], bool]) -> SegmentsNow:
-        """The segments as they are. ``is_there``: whether the page of an address is in memory; no other one is touched.
-        Raises KeyboardInterrupt."""
+        """Return the segments as they are now.
+
+        ``is_there``: whether the page of an address is in memory; no other page is touched. Raises
+        KeyboardInterrupt."""
         ranges = list(self._candidates(mappings, is_there))
         rows = _native.find_segments(space, ranges, self.form.name)
         found = [row.address for row in rows if row.used and row.tiles]
@@ -54,7 +57,7 @@ class RunningMimalloc:
 
     @staticmethod
     def _candidates(mappings: Mappings, is_there: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
-        """The multiples of a segment's size in anonymous memory that begin with a page in memory."""
+        """Yield the multiples of a segment's size in anonymous memory whose first page is in memory."""
         for start, end in segment_ranges(mappings):
             for address in range(-(-start // SEGMENT) * SEGMENT, end, SEGMENT):
                 if is_there(address):

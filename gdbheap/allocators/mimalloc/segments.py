@@ -1,4 +1,4 @@
-"""CPython's own mimalloc at one stop: that of free-threaded builds, and of ``PYTHONMALLOC=mimalloc`` since 3.13."""
+"""CPython's own mimalloc at one stop: in free-threaded builds, and with ``PYTHONMALLOC=mimalloc`` since 3.13."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAGS = ("PyMem", "objects", "objects of the collector", "objects of the collecto
 
 
 class Mimalloc:
-    """mimalloc in one target: ``root``, or the largest that there is. Raises Unsupported at construction where there is
+    """The mimalloc at ``root``, or the largest one of the target. The constructor raises Unsupported if there is
     none."""
 
     def __init__(self, target: Target, facts: Facts, root: Root | None = None) -> None:
@@ -46,19 +46,20 @@ class Mimalloc:
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether the interpreter is: then its objects have another head, and each heap of a thread a tag."""
+        """Whether the interpreter is free-threaded: then its objects have another header, and each heap of a thread a
+        tag."""
         return self.root.form.tagged
 
     def purpose(self, tag: int) -> str:
-        """What the heap with this tag is for; builds with the interpreter's lock have one heap."""
+        """Return the purpose of the heap with this tag; builds with the global lock have one heap."""
         if not self.is_free_threaded:
             return "all"
         return TAGS[tag] if tag < len(TAGS) else f"tag {tag}"
 
     def reserved(self) -> Ranges:
-        """What its arenas have beside the segments, ascending."""
+        """Return the memory of the arenas outside the segments, ascending."""
         return subtract(self.arenas, [(segment.start, segment.end) for segment in self.segments])
 
     def ranges(self) -> Ranges:
-        """All that is its own, ascending."""
+        """Return all memory of this mimalloc, ascending."""
         return sorted([(segment.start, segment.end) for segment in self.segments] + list(self.reserved()))

@@ -1,7 +1,8 @@
-"""musl's malloc before 1.2.1, oldmalloc, as one of the allocators: chunks between headers.
+"""musl's malloc before 1.2.1, oldmalloc, as an allocator: chunks between headers.
 
-It is found without symbols by its 64 bins, whose lists lead back to themselves (src/malloc/malloc.c). Nothing leads to
-its heaps: each begins with a chunk before which nothing is in use, and is tiled up to one that ends it.
+It is found without symbols by its 64 bins, whose lists lead back to themselves (src/malloc/malloc.c). Nothing points to
+its heaps: a heap begins with a chunk whose predecessor is not in use, and its chunks follow one another up to an end
+chunk.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ USED, FREE, OVERHEAD = lines_below(NAME, "used", "free", "overhead")
 
 
 def find_mal(target: Target) -> tuple[LoadedObject, int] | None:
-    """``mal``, and the loaded object whose static data has it."""
+    """Return ``mal``, and the loaded object whose static data holds it; None if it is not found."""
     for loaded in target.objects:
         for found in _native.find_bins(target.space, joined(sorted(loaded.writable_ranges()))):
             return loaded, found
@@ -58,9 +59,9 @@ def _is_newer(around: Surroundings) -> bool:
 
 
 class OldmallocAllocator(ListingAllocator):
-    """The malloc of musl up to 1.2.0 in one target; ``mal`` is where its bins are.
+    """musl's malloc up to 1.2.0 in one target; ``mal`` is the address of its bins.
 
-    Raises NotInUse where it is not there, or was never called."""
+    Raises NotInUse if it is absent, or was never called."""
 
     name = NAME
     title = "musl malloc (before 1.2.1)"
@@ -90,7 +91,7 @@ class OldmallocAllocator(ListingAllocator):
 
     @cached_property
     def store(self) -> _native.Oldmalloc:
-        """Its chunks; what other allocators hold is not among them, and noted."""
+        """The chunks. Blocks of other allocators are not included; a remark says so."""
         data = joined(sorted(pair for loaded in self.target.objects for pair in loaded.writable_ranges()))
         ranges = self._around.outside(subtract(self._around.anonymous(), data), OldmallocAllocator)
         found = _native.read_oldmalloc(self.target.space, self.mal, ranges, data)
@@ -99,67 +100,68 @@ class OldmallocAllocator(ListingAllocator):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in chunks' heads; a chunk more or less in the bins for each thread is one on its way."""
+        """The damage in chunk headers. Up to one chunk for each thread may be missing from the bins, or be in them too
+        early."""
         is_passing = len(self.store.unbinned) <= len(self.target.threads)
         found = [Damage.of(row) for row in self.store.damage]
         return found + [Damage.of(row, transient=is_passing) for row in self.store.unbinned]
 
     def ranges(self) -> Ranges:
-        """Heaps, mappings of one chunk, and what the dynamic linker gave of modules' data."""
+        """Return heaps, mappings of one chunk, and the rest of modules' data that the dynamic linker donated."""
         return joined(self.store.regions())
 
     def pieces(self) -> Iterable[Piece]:
-        """The same, a piece each."""
+        """Return the same regions, each as a piece."""
         return (Piece(start, end, None) for start, end in self.store.regions())
 
     def sweep(self, sweep: _native.Sweep, start: int, number: Callable[[LineId], int]) -> int:
-        """The chunks of the piece."""
+        """Add the chunks of the piece at ``start`` to ``sweep``, and return where the piece ends."""
         owners: dict[str, int] = {part: number(line) for part, line in self.parts.items()}
         return sweep.add_blocks(self.target.space, self.store, start, owners)
 
     def drawn(self) -> Iterable[Drawn]:
-        """Mappings that touch are one."""
+        """Return the areas for the map, adjacent mappings joined."""
         return (Drawn(start, end, self.title, self.name) for start, end in self.ranges())
 
     def find(self, address: int) -> Block | None:
-        """The chunk, by what the program would be given."""
+        """Return the chunk that holds ``address``; its address is the program's pointer."""
         found = self.store.find(address)
         if found is None:
             return None
         return Block(found.address, found.size, found.state, self.name, None, None, found.end)
 
     def own_part(self, address: int) -> str | None:
-        """What was skipped in front of a chunk."""
+        """Describe an address before a chunk or between chunks; None elsewhere."""
         return "header of oldmalloc" if any(start <= address < end for start, end in self.ranges()) else None
 
     def used_sizes(self) -> list[tuple[int, int]]:
-        """With their headers."""
+        """Return (size with header, number in use) of the chunks."""
         return [(row.size, row.used) for row in self.store.sizes() if row.used]
 
     def free_sizes(self) -> list[tuple[int, int]]:
-        """With their headers."""
+        """Return (size with header, number of free chunks) of the chunks."""
         return [(row.size, row.free) for row in self.store.sizes() if row.free]
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """All chunks."""
+        """Add all chunks to ``blocks``."""
         blocks.general["chunks of musl"] = self.store
 
     def pins(self, kept: Ranges, minimum: int, most: int) -> PinSums:
-        """None of heaps, which never go back; of mappings nothing but their one block."""
+        """Return the pins. Heaps have none: they are never returned. In a mapping its one block pins nothing else."""
         return _native.pins(self.target.machine, self.store, self.target.pages, kept, [], minimum, most)
 
     def members(self, row: PinRow) -> list[Member]:
-        """The block of a mapping."""
+        """Return the block of a mapping."""
         block = self.find(row.end - 1)
         alike = self.store.first_used(block.size, block.size, sys.maxsize) if block is not None else []
         return [found for found in alike if row.start <= found.address < row.end]
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free."""
+        """Return all free bytes: heaps are never returned."""
         return [Kept(FREE, free, "in heaps of musl's malloc, which it never gives back")]
 
     def check(self) -> Looked:
-        """Each chunk's head was compared with the next one's, and the free ones with the bins."""
+        """Return what was checked: each chunk's header against the next one's, and the free chunks against the bins."""
         if any(row.transient for row in self.damage):
             self._around.note("oldmalloc-moving")
         return Looked(

@@ -1,4 +1,4 @@
-"""CPython's pymalloc as one of the allocators: its arenas and pools in the words of all."""
+"""CPython's pymalloc as an allocator: its arenas and pools."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_DAMAGE = 1000
 
 
 class PymallocAllocator(StoreAllocator):
-    """pymalloc in one target; ``pymalloc`` is what was located. Raises NotAPython, or Unsupported."""
+    """pymalloc in one target; ``pymalloc`` is what was located. Raises NotAPython or Unsupported."""
 
     name = NAME
     title = "Python's pymalloc"
@@ -60,33 +60,33 @@ class PymallocAllocator(StoreAllocator):
 
     @property
     def interpreter(self) -> LoadedObject | None:
-        """The object whose data has the lists of pools."""
+        """The object whose static data has the lists of pools."""
         return self.pymalloc.module
 
     @property
     def store(self) -> _native.Pools:
-        """The pools."""
+        """The store of pools."""
         return self.pymalloc.pools
 
     @property
     def damage(self) -> list[Damage]:
-        """What was damaged in arenas and pools."""
+        """The damage in arenas and pools."""
         return self.pymalloc.damage
 
     def ranges(self) -> Ranges:
-        """The arenas."""
+        """Return the address ranges of the arenas."""
         return self.pymalloc.ranges()
 
     def pieces(self) -> Iterable[Piece]:
-        """The arenas."""
+        """Return each arena as a piece."""
         return (Piece(start, end, None) for start, end in self.ranges())
 
     def drawn(self) -> Iterable[Drawn]:
-        """The arenas, neighbours as one."""
+        """Return the arenas for the map, adjacent arenas joined."""
         return (Drawn(start, end, "pymalloc's arenas", self.name) for start, end in joined(sorted(self.ranges())))
 
     def find(self, address: int) -> Block | None:
-        """The block of a pool, with the number of its arena."""
+        """Return the block of a pool, with the number of its arena."""
         row = self.store.find(self.target.space, address)
         if row is None:
             return None
@@ -97,35 +97,36 @@ class PymallocAllocator(StoreAllocator):
         return next((arena.number for arena in self.pymalloc.arenas if 0 <= address - arena.address < size), None)
 
     def own_part(self, address: int) -> str | None:
-        """The header of a pool, or what is left of an arena beside its pools."""
+        """Describe an address in an arena that is in no block: a pool header, or memory outside the pools; None
+        elsewhere."""
         if not any(start <= address < end for start, end in self.ranges()):
             return None
         return f"overhead of pymalloc arena {self._arena_at(address)}"
 
     def structures(self) -> dict[int, str]:
-        """The tables of arenas."""
+        """Return the tables of arenas, by address."""
         return {state.table: "pymalloc's table of arenas" for state in self.pymalloc.states}
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The pools, if they hold blocks."""
+        """Add the pools to ``blocks``, if they hold blocks."""
         if self.pymalloc.in_use:
             blocks.own["pools"] = self.store
 
     def holes(self, minimum: int) -> Iterable[HoleRow]:
-        """Free pools that touch, and free blocks of one pool that do."""
+        """Return runs of adjacent free pools, and of adjacent free blocks in one pool."""
         fits = minimum <= (self.pymalloc.arena_size or 0)
         return self.store.holes(self.target.space, max(minimum, 1)) if fits else []
 
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks in use of an arena."""
+        """Return the blocks in use of an arena."""
         return _native.used_blocks(self.target.space, self.store, row.start, row.blocks)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free: an arena goes back only as a whole."""
+        """Return all free bytes: an arena is released only when it is empty."""
         return [Kept(FREE, free, "in pymalloc's arenas, which go back only as a whole")]
 
     def check(self) -> Looked:
-        """Every pool: its header, its free blocks, its place on the lists."""
+        """Check every pool: its header, its free blocks, its place on the lists."""
         known = {damage.address for damage in self.damage}
         rows = self.store.verify(self.target.space, MAX_DAMAGE)
         self.damage.extend(Damage.of(row) for row in rows if row.address not in known)

@@ -1,7 +1,7 @@
 """CPython's pymalloc at one stop, found without symbols and without knowing the version.
 
-``usedpools`` is an array of list heads, one for each size class; the pools on its lists tell the pool size, and the
-table ``arenas`` is the one that fits every pool's ``arenaindex``. An interpreter may also do without
+``usedpools`` is an array of list heads, one for each size class. The pools on its lists show the pool size; the table
+``arenas`` is the one that fits every pool's ``arenaindex``. An interpreter may also run without pymalloc
 (``PYTHONMALLOC=malloc``): then every list is empty. Since 3.12 subinterpreters may have pools and arenas of their own.
 """
 
@@ -20,15 +20,15 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import Ranges, subtract
 from gdbheap.targets.target import Damage, Target
 
-# Of an allocator that holds nothing: any will do.
+# The pool size for a pymalloc that holds nothing: any value works.
 NO_POOL_SIZE = 4 << 10
-# The places that pools point to and that are looked at, those first to which most do.
+# How many places that pools point to are tried; the places with the most pointers come first.
 MAX_INTERPRETERS = 4 << 10
 
 
 @dataclass(frozen=True)
 class ArenaRow:
-    """An arena as the native half is told of it; ``carved``: up to where it has pools (``pool_address``)."""
+    """An arena, as it is passed to the native half. ``carved``: where its pools end so far (``pool_address``)."""
 
     number: int
     index: int
@@ -38,11 +38,11 @@ class ArenaRow:
 
 
 class Pymalloc:
-    """pymalloc in one target. Raises NotAPython or Unsupported at construction.
+    """pymalloc in one target. The constructor raises NotAPython or Unsupported.
 
-    ``states``: one for each interpreter that has pools of its own, the main one first; empty when pymalloc is not in
-    use, and then ``pool_size`` and ``arena_size`` are None. ``outside``: tells which
-    parts of some ranges malloc does not own.
+    ``states``: one for each interpreter with pools of its own, the main interpreter first. It is empty if pymalloc is
+    not in use; then ``pool_size`` and ``arena_size`` are None. ``outside``: returns the parts of ranges that malloc
+    does not own.
     """
 
     def __init__(self, target: Target, facts: Facts, outside: Callable[[Ranges], Ranges]) -> None:
@@ -61,7 +61,7 @@ class Pymalloc:
         self.pools = self._read_pools()
 
     def _find_usedpools(self) -> ListHeads:
-        """The first that has pools, else one that is empty."""
+        """Return the first ``usedpools`` with pools or, without any, the first empty one. Raises Unsupported."""
         tried: list[str] = []
         idle: ListHeads | None = None
         for loaded in python_first(self.target):
@@ -90,7 +90,9 @@ class Pymalloc:
                 yield ListHeads(run.address, classes, loaded), run.pairs
 
     def _is_empty(self, heads: ListHeads) -> bool:
-        """Every list is its own head. Another array of 32 or 64 heads would lie in no object that carries CPython."""
+        """Return whether every list is its own head, in an object that carries CPython.
+
+        Another array of 32 or 64 heads would lie in no such object."""
         words = self.target.space.read(heads.address, 16 * heads.classes)
         own = b"".join((heads.address + 16 * index - 16).to_bytes(8, "little") * 2 for index in range(heads.classes))
         return words == own and heads.module in carriers(self.target)
@@ -109,7 +111,7 @@ class Pymalloc:
         return states
 
     def _other_heads(self, main: PoolState, outside: Callable[[Ranges], Ranges]) -> list[ListHeads]:
-        """The list heads to which pools lead that are not the main interpreter's."""
+        """Return the list heads of other interpreters: pools point to them."""
         own = [pair for loaded in self.target.objects for pair in loaded.writable_ranges()]
         size = main.arena_size
         own += [(arena.address, arena.address + size) for arena in main.arenas]
@@ -141,7 +143,7 @@ class Pymalloc:
 
     @property
     def in_use(self) -> bool:
-        """Whether it has ever handed out a block that is still held."""
+        """Whether pymalloc has handed out a block that is still in use."""
         return bool(self.states)
 
     @property
@@ -150,5 +152,5 @@ class Pymalloc:
         return sum(arena.nfreepools for arena in self.arenas)
 
     def ranges(self) -> Ranges:
-        """(start, end) of every arena, ascending."""
+        """Return (start, end) of every arena, ascending."""
         return self.pools.arena_ranges()

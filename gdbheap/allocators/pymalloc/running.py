@@ -1,7 +1,7 @@
-"""pymalloc in a process that runs on: its table of arenas, and the headers of its pools.
+"""Read pymalloc in a process that keeps running: its table of arenas, and the headers of its pools.
 
-The table is read twice, and the pointer to it once more after that: it moves when it grows. A pool's header is four
-words that one thread changes under the interpreter's lock; of all the pools of a busy process a few are in motion."""
+The table is read twice, and the pointer to it once more after that: the table moves when it grows. A pool's header is
+four words, changed by one thread under the interpreter's lock: in a busy process a few headers are always changing."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ FIRST_SLOTS = 16
 
 @dataclass(frozen=True)
 class PoolsNow:
-    """The arenas of all interpreters, and their pools by the table of arenas; ``doubtful``: it changed while it was
-    read."""
+    """The arenas of all interpreters with the counts of their pools, from the table of arenas.
+
+    ``doubtful``: the table changed while it was read."""
 
     arenas: list[ArenaObject]
     doubtful: bool
 
     @property
     def pools(self) -> int:
-        """Pools that hold blocks."""
+        """The number of pools that hold blocks."""
         return sum(arena.ntotalpools - arena.nfreepools for arena in self.arenas)
 
     @property
     def free_pools(self) -> int:
-        """Pools that hold none, carved or not: ``sys._debugmallocstats``' "unused pools"."""
+        """The number of pools that hold no block, carved or not: "unused pools" of ``sys._debugmallocstats``."""
         return sum(arena.nfreepools for arena in self.arenas)
 
 
 @dataclass(frozen=True)
 class ClassesNow:
-    """The size classes, by the pools' headers; ``odd``: headers that could not be read, or not believed."""
+    """The size classes, from the pools' headers. ``odd``: headers that could not be read, or not be believed."""
 
     classes: Sequence[_native.SizeClass]
     odd: int
@@ -50,7 +51,7 @@ class ClassesNow:
 
 @dataclass(frozen=True)
 class _Table:
-    """Where the pointer to a table of arenas is, and where its length is, None if that is not known."""
+    """Where the pointer to a table of arenas is, and where the table's length is, or None if unknown."""
 
     pointer: int
     count_at: int | None
@@ -62,7 +63,7 @@ class _Table:
 
 @dataclass(frozen=True)
 class RunningPymalloc:
-    """Where the tables of arenas of a process's interpreters are, and its pools' and arenas' sizes."""
+    """The places of the arena tables of a process's interpreters, and the sizes of its pools and arenas."""
 
     tables: list[_Table]
     pool_size: int
@@ -72,14 +73,14 @@ class RunningPymalloc:
 
     @classmethod
     def of(cls, pymalloc: Pymalloc, machine: Machine) -> RunningPymalloc | None:
-        """From what a look has located; None where it has no pools yet."""
+        """Build it from what a stop has located; None if there are no pools yet."""
         if pymalloc.pool_size is None or pymalloc.arena_size is None:
             return None
         tables = [_Table.of(state) for state in pymalloc.states]
         return cls(tables, pymalloc.pool_size, pymalloc.arena_size, pymalloc.alignment, machine)
 
     def now(self, space: _native.Space) -> PoolsNow | None:
-        """The tables as they are; None where one cannot be read."""
+        """Return the arenas as they are now; None if a table cannot be read."""
         arenas: list[ArenaObject] = []
         doubtful = False
         for table in self.tables:
@@ -92,7 +93,7 @@ class RunningPymalloc:
         return PoolsNow(arenas, doubtful)
 
     def _read(self, space: _native.Space, table: _Table) -> tuple[bytes, bool]:
-        """A table's bytes, and whether they were the same twice and in the same place. Raises Fault."""
+        """Return a table's bytes, and whether two reads gave the same bytes at the same place. Raises Fault."""
         raw, is_same = b"", False
         for _ in range(TRIES):
             place, count = self._place(space, table)
@@ -103,14 +104,15 @@ class RunningPymalloc:
         return raw, is_same
 
     def _place(self, space: _native.Space, table: _Table) -> tuple[int, int | None]:
-        """The table, and how many slots it has if its length is known. Raises Fault."""
+        """Return the table's address, and its number of slots, or None if unknown. Raises Fault."""
         count = None if table.count_at is None else min(space.u32(table.count_at), MAX_ARENAS)
         return space.word(table.pointer), count
 
     def _rows(self, space: _native.Space, place: int, count: int | None) -> bytes:
-        """The bytes of a table. One whose length is not known is read as far as its slots look like some: it has 16 of
-        them, or twice as many each time that it grows; two such parts without an arena are no part of it any more.
-        Raises Fault."""
+        """Return the bytes of a table. Raises Fault.
+
+        A table of unknown length is read as far as its slots look valid. It has 16 slots, and doubles when it grows;
+        two such parts in a row without an arena are taken for memory behind the table."""
         layout = self.machine.structure(ARENA_OBJECT)
         if count is not None:
             return space.read(place, count * layout.size)
@@ -132,7 +134,7 @@ class RunningPymalloc:
                 yield ArenaObject(first + index, index, address, pool_address, free, total)
 
     def classes(self, space: _native.Space, now: PoolsNow) -> ClassesNow:
-        """The size classes of those arenas: reads every pool's header. Raises KeyboardInterrupt."""
+        """Return the size classes of these arenas: this reads every pool's header. Raises KeyboardInterrupt."""
         rows = [ArenaRow(row.number, row.index, row.address, row.pool_address, self.arena_size) for row in now.arenas]
         pools = _native.read_pools(space, rows, self.pool_size, self.alignment)
         return ClassesNow(pools.classes(), len(pools.damage))

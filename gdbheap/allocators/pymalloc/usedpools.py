@@ -1,4 +1,4 @@
-"""Where one ``usedpools`` is, and the table of arenas that belongs to it: the same search from CPython 2.7 to 3.15."""
+"""Find one ``usedpools`` and the table of arenas that belongs to it: the same search from CPython 2.7 to 3.15."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ STATE_TABLE = 512
 
 @dataclass(frozen=True)
 class ArenaObject:
-    """``struct arena_object`` of an arena that is there: ``index`` is its place in its own table, ``number`` is unique
-    among all tables."""
+    """``struct arena_object`` of an arena that exists.
+
+    ``index`` is its place in its own table; ``number`` is unique among all tables."""
 
     number: int
     index: int
@@ -41,7 +42,7 @@ class ArenaObject:
 
 
 class PoolSample(NamedTuple):
-    """A pool in use, and the index of its arena as it says itself."""
+    """A pool in use, and the index of its arena from the pool's header."""
 
     pool: int
     arenaindex: int
@@ -49,7 +50,7 @@ class PoolSample(NamedTuple):
 
 @dataclass(frozen=True)
 class ListHeads:
-    """``usedpools``: its address, how many size classes it has, and the loaded object whose data it lies in."""
+    """``usedpools``: its address, its number of size classes, and the loaded object whose data holds it."""
 
     address: int
     classes: int
@@ -57,23 +58,25 @@ class ListHeads:
 
     @property
     def alignment(self) -> int:
-        """The step between size classes: requests of up to 512 bytes are pymalloc's."""
+        """The step between size classes in bytes: pymalloc serves requests of up to 512 bytes."""
         return 512 // self.classes
 
     def has_pools(self, target: Target) -> bool:
-        """Whether pools are listed, each in its own class and of a size that occurs: glibc's bins fail this."""
+        """Return whether pools are listed, each on the list of its class and of a known size. glibc's bins fail this
+        test."""
         pools = self.listed(target, 4)
         return bool(pools) and all(
             szidx == index and self.pool_size(target, pool) in POOL_SIZES for index, pool, szidx in pools
         )
 
     def pool_size(self, target: Target, pool: int) -> int:
-        """``maxnextoffset`` is the last offset at which a block still fits: the pool ends one block later."""
+        """Return the pool's size: ``maxnextoffset`` is the last offset at which a block fits, and the pool ends one
+        block later."""
         szidx, _next, most = target.machine.structure("III").unpack(target.space.read(pool + 36, 12))
         return int(most + (szidx + 1) * self.alignment)
 
     def listed(self, target: Target, most: int) -> list[tuple[int, int, int]]:
-        """(class, pool, szidx) of up to ``most`` pools on each list."""
+        """Return (class, pool, szidx) of up to ``most`` pools on each list."""
         found: list[tuple[int, int, int]] = []
         for index in range(self.classes):
             head = self.address + 16 * index - 16
@@ -90,10 +93,10 @@ class ListHeads:
 
 
 class PoolState:
-    """The arenas that belong to one ``usedpools`` with pools on it. Raises Unsupported when they are not found.
+    """The arenas that belong to one ``usedpools`` with pools on it. Raises Unsupported if they are not found.
 
-    ``first``: the number of its first arena. ``count_at``: where the length of the table of arenas is, None where that
-    was not found.
+    ``first``: the number of its first arena. ``count_at``: the address of the length of the table of arenas, or None if
+    that was not found.
     """
 
     def __init__(self, target: Target, heads: ListHeads, facts: Facts, first: int = 0) -> None:
@@ -110,17 +113,18 @@ class PoolState:
 
     @property
     def is_struct(self) -> bool:
-        """Whether it is laid out as ``struct _obmalloc_state``; an interpreter may have one of its own."""
+        """Whether it is laid out as ``struct _obmalloc_state``; then other interpreters may have one of their own."""
         return self.table_pointer == self.heads.address + STATE_TABLE
 
     @property
     def arena_size(self) -> int:
-        """By the most pools that one of its arenas has: where it begins inside a page pair, one is lost."""
+        """The arena size, from the most pools in one arena. An arena that is not aligned to the pool size loses a
+        pool."""
         most = max((arena.ntotalpools for arena in self.arenas), default=0)
         return 1 << max(0, (most * self.pool_size - 1).bit_length())
 
     def _sample_pools(self) -> list[PoolSample]:
-        """Some pools in use."""
+        """Return some pools in use."""
         listed = self.heads.listed(self.target, SAMPLES // self.heads.classes + 1)
         return [PoolSample(pool, self.target.space.u32(pool + 32)) for _, pool, _ in listed][:SAMPLES]
 
@@ -131,7 +135,7 @@ class PoolState:
         return sizes.pop()
 
     def _find_table(self, samples: Sequence[PoolSample]) -> tuple[int, int]:
-        """The table of arenas and the address of the pointer to it."""
+        """Return the address of the table of arenas, and the address of the pointer to it. Raises Unsupported."""
         state = self.heads.address + STATE_TABLE
         ranges = [(state, state + self.target.machine.word)] + self.heads.module.writable_ranges()
         homes = [(m.start, m.end) for m in self.target.mappings if m.anonymous and m.private and m.writable]
@@ -147,7 +151,7 @@ class PoolState:
         )
 
     def _count(self) -> int:
-        """``maxarenas``: right before ``arenas`` in 3.11 and older, right after it since 3.12."""
+        """Return ``maxarenas``: it lies right before ``arenas`` up to 3.11, and right after it since 3.12."""
         for offset in (-self.target.machine.word, self.target.machine.word):
             try:
                 count = self.target.space.u32(self.table_pointer + offset)
@@ -165,7 +169,7 @@ class PoolState:
         return self._plausible_count()
 
     def _fits(self, count: int) -> bool:
-        """Whether the table is mapped, every slot looks like one, and no arena follows it."""
+        """Return whether the table is mapped, every slot is valid, and no arena follows the table."""
         if not self.target.space.contains(self.table, count * self._layout.size):
             return False
         if count & (count - 1) and count % 16:
@@ -173,7 +177,8 @@ class PoolState:
         return count == self._plausible_count(count) and not any(self._slots(count, self._plausible_count()))
 
     def _plausible_count(self, most: int = MAX_ARENAS) -> int:
-        """How many slots in a row look like arenas; one too many does no harm: an empty slot has no address."""
+        """Return the number of slots in a row that look valid. One too many does no harm: an empty slot has no
+        address."""
         count = 0
         for address in self._slots(0, most):
             if address is None:
@@ -182,8 +187,8 @@ class PoolState:
         return count
 
     def _slots(self, first: int, end: int) -> Iterator[int | None]:
-        """The address in each slot, 0 in an empty one; None where a slot looks like none, and nothing after what can
-        be read."""
+        """Yield the address in each slot: 0 for an empty slot, None for an invalid one. Ends where memory cannot be
+        read."""
         size = self._layout.size
         for start in range(first, end, SLOTS_AT_ONCE):
             count = min(SLOTS_AT_ONCE, end - start)
@@ -201,7 +206,7 @@ class PoolState:
 
 
 def is_slot(slot: tuple[int, ...]) -> bool:
-    """Whether a ``struct arena_object`` looks like one: an empty one has no address."""
+    """Return whether the fields of a ``struct arena_object`` have possible values. An empty one has no address."""
     address, pool_address, free, total = slot[:4]
     if address == 0:
         return True

@@ -1,5 +1,5 @@
-"""tcmalloc of gperftools, preloaded or linked into the program or a module: all those of a target as one of the
-allocators."""
+"""tcmalloc of gperftools as an allocator: all tcmallocs of a target, preloaded or linked into the program or a
+module."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ SPANS, TRANSFER, CACHES, PAGES, RETURNED = lines_below(FREE, "spans", "transfer"
 METADATA, REST = lines_below(OVERHEAD, "metadata", "rest")
 CAUGHT = "caught inside tcmalloc"
 FUNCTIONS = ("tc_", "tcmalloc::", "TCMalloc", "MallocExtension", "MallocHook", "SpinLock", "base::internal::SpinLock")
-# At a rate of 10, the highest, one page goes back for each hundred that are freed: that is no remedy.
+# The highest release rate, 10, returns one page for each hundred that are freed: that is no remedy.
 AT_ONCE, RELEASE_RATE = "TCMALLOC_AGGRESSIVE_DECOMMIT", "TCMALLOC_RELEASE_RATE"
 CACHE_BYTES = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES"
 
 
 class TcmallocLibraries(SeveralAllocators):
-    """Every tcmalloc of one target; ``roots`` are what was located.
+    """All tcmallocs of one target; ``roots`` are what was located.
 
-    Raises NotInUse where there is none."""
+    Raises NotInUse if there is none."""
 
     name = NAME
     title = "tcmalloc"
@@ -96,12 +96,12 @@ class TcmallocLibraries(SeveralAllocators):
         self._around.facts.add(title, f"laid out as gperftools from 2.7 on, pages of {root.page >> 10} KiB", what, fit)
 
     def owner(self, index: int) -> str:
-        """The module that the tcmalloc with this number is in, in words."""
+        """Return the name of the module that contains the tcmalloc with index ``index``."""
         return one_line(file_name(self.roots[index].module.path), NAME_LIMIT)
 
     @cached_property
     def store(self) -> _native.Tcmalloc:
-        """The spans and blocks of all."""
+        """The spans and blocks of all tcmallocs."""
         given = [(root.address, root.page, root.module.writable_ranges()) for root in self.roots]
         found = _native.read_tcmalloc(self.target.space, own_ranges(self.target), given)
         for index, caches in enumerate(found.caches):
@@ -114,12 +114,12 @@ class TcmallocLibraries(SeveralAllocators):
 
     @cached_property
     def damage(self) -> list[Damage]:
-        """What was damaged in spans."""
+        """The damage in spans."""
         return list(map(Damage.of, self.store.damage))
 
     @cached_property
     def areas(self) -> list[_native.TcmallocArea]:
-        """Stretches without a gap of spans and of its own memory, ascending."""
+        """The areas: adjacent spans and tcmalloc's own memory, ascending."""
         return self.store.areas()
 
     @cached_property
@@ -127,39 +127,39 @@ class TcmallocLibraries(SeveralAllocators):
         return {area.start: area.root for area in self.areas}
 
     def ranges(self) -> Ranges:
-        """All areas, pages that were given back included."""
+        """Return all areas, including pages that were given back."""
         return [(area.start, area.end) for area in self.areas]
 
     def pieces(self) -> Iterable[Piece]:
-        """The areas."""
+        """Return the areas as pieces."""
         return (Piece(area.start, area.end, None) for area in self.areas)
 
     def root_of_piece(self, start: int) -> int:
-        """That of the area."""
+        """Return the index of the tcmalloc whose area starts at ``start``."""
         return self._root_at[start]
 
     def drawn(self) -> Iterable[Drawn]:
-        """Each area."""
+        """Return each area for the map."""
         return (Drawn(area.start, area.end, f"tcmalloc of {self.owner(area.root)}", self.name) for area in self.areas)
 
     def find(self, address: int) -> Block | None:
-        """The block, with where a free one waits, or what else a span is."""
+        """Return the block at ``address``, or another use of a span. ``list`` says where a free block is kept."""
         found = self.store.find(address)
         if found is None:
             return None
         return Block(found.address, found.size, found.state, self.name, None, found.list, found.address + found.size)
 
     def own_part(self, address: int) -> str | None:
-        """What a span is in which no block is, and its own memory."""
+        """Describe an address in tcmalloc's own memory, or in a span without a block; None elsewhere."""
         found = self.store.find(address)
         return None if found is None else f"{found.state} of tcmalloc"
 
     def packing(self) -> _native.Packing:
-        """Of all spans with several blocks; what waits in a cache keeps its place."""
+        """Return what packing all spans with several blocks would free. A block in a cache keeps its place."""
         return self.store.packing(self.target.pages)
 
     def free_caches(self) -> list[FreeCache]:
-        """The lists of spans, the transfer caches, and each thread's cache, of all."""
+        """Return the central lists, the transfer caches and each thread's cache, of all tcmallocs."""
         lists: Counter[tuple[int, str]] = Counter()
         for row in self.store.sizes():
             lists[row.root, "central"] += row.listed
@@ -177,38 +177,40 @@ class TcmallocLibraries(SeveralAllocators):
         return self.ranges()
 
     def owner_at(self, address: int) -> str | None:
-        """The module whose tcmalloc has an address."""
+        """Return the module whose tcmalloc has ``address``; None if none has."""
         if len(self.roots) == 1:
             return self.owner(0)
         area = containing(self._area_ranges, address)
         return None if area is None else self.owner(self._root_at[area[0]])
 
     def variables(self) -> list[str]:
-        """The same in all builds."""
+        """Return the variables, which are the same in all builds."""
         return [AT_ONCE, RELEASE_RATE, CACHE_BYTES]
 
     def remedy(self, purpose: Purpose, owner: str | None) -> dict[str, str]:
-        """Free pages go back at once; of the caches of all threads together an eighth of the default."""
+        """Return the settings that return free pages at once, or limit all thread caches to an eighth of the
+        default."""
         found = {Purpose.UNUSED: {AT_ONCE: "1"}, Purpose.CACHES: {CACHE_BYTES: str(4 << 20)}}
         return found.get(purpose, {})
 
     def caching(self) -> Caching:
-        """Of all, transfer caches with them."""
+        """Return what the caches of all tcmallocs hold, transfer caches included."""
         sizes, sums = self.store.sizes(), self.store.sums()
         caches = sum(count or 0 for count in self.store.caches)
         blocks = sum(row.cached + row.transfer for row in sizes)
         return Caching(caches, blocks, sum(row.transfer for row in sums), self.store.waiting())
 
     def give(self, blocks: WalkedBlocks) -> None:
-        """The blocks of all."""
+        """Add the blocks of all tcmallocs to ``blocks``."""
         blocks.general["spans of malloc"] = self.store
 
     def members(self, row: PinRow) -> list[Member]:
-        """The blocks in use of a span."""
+        """Return the blocks in use of a span."""
         return self.store.used_in_run(row.start)
 
     def kept(self, free: int, whole: int) -> list[Kept]:
-        """All that is free: a span stays while a block of it is in use or in a cache, free pages for a while."""
+        """Return all free bytes: a span stays while one of its blocks is in use or in a cache; free pages stay for a
+        while."""
         why = "in spans of tcmalloc that hold blocks in use, in its caches, or in pages that it keeps for later"
         return [Kept(FREE, free, why)]
 
@@ -217,8 +219,9 @@ class TcmallocLibraries(SeveralAllocators):
         return Inside.of(self, [root.module for root in self.roots], FUNCTIONS)
 
     def check(self) -> Looked:
-        """Every span was looked at when it was read. A thread inside tcmalloc leaves one half changed, or one list of
-        free blocks."""
+        """Return what was checked: every span was checked when it was read.
+
+        A thread inside tcmalloc leaves one span, or one list of free blocks, half changed."""
         store, known, inside = self.store, {damage.address for damage in self.damage}, self._inside
         off = [found for found in (*store.miscounted, *store.broken) if found.address not in known]
         passing = inside.excuses(max(len(store.miscounted), len(store.broken)))

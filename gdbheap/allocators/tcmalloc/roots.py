@@ -1,9 +1,8 @@
-"""Every tcmalloc of gperftools of one target: a library, what is linked into a program or a module. No symbols are
-needed.
+"""Find every tcmalloc (gperftools) of one target without symbols: as a library, or linked into a program or a module.
 
-A module's static data holds the root of a map that leads from each page to its span, and spans say which pages they
-have: that proves the map. The sizes of blocks are a table in the same data; it is proven by spans, whose free blocks
-and count of those that are handed out must be as many blocks as have room.
+A module's static data holds the root of a map that leads from each page to its span, and spans name their pages: that
+proves the map. The block sizes are a table in the same data. Spans prove it: their free blocks and their count of
+allocated blocks must add up to the blocks that have room.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ __all__ = ["Root", "find_roots"]
 
 @dataclass(frozen=True)
 class Root:
-    """One tcmalloc: the root of its map of pages, the bytes of a ``page``, the module that it is in, and what was asked
-    of its spans."""
+    """One tcmalloc: its map of pages, the bytes of a ``page``, its module, and how well a sample of spans fits."""
 
     address: int
     page: int
@@ -31,7 +29,9 @@ class Root:
 
 
 def find_roots(target: Target) -> Iterator[Root]:
-    """All there are, one for each module at most: of several sizes of pages the one that fits most spans."""
+    """Yield every tcmalloc of the target, at most one for each module.
+
+    Of several page sizes the one that fits the most spans is chosen."""
     anonymous = own_ranges(target)
     for loaded in target.objects:
         data = loaded.writable_ranges()

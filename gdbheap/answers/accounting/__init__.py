@@ -1,1 +1,1 @@
-"""What answers have in common: whose each byte is, what a block is called, paths, records."""
+"""Shared by the answers: the owner of each byte, names of blocks, paths, records."""

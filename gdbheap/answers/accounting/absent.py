@@ -13,30 +13,30 @@ __all__ = [
     "shared_under",
 ]  # fmt: skip
 
-# Smaller blocks share their pages; only the largest of each allocator are asked for.
+# Smaller blocks share their pages, so only the largest MOST blocks of each allocator are checked.
 MIN_BYTES, MOST = 16 << 10, 50_000
 MAX_HEADER = 32
-# A long chain of dominators is looked at only at both ends.
+# Of a long chain of dominators only both ends are read.
 MAX_OF_CHAIN = 1000
 
 K = TypeVar("K", bound=Hashable)
 
 
 class BlockBytes(NamedTuple):
-    """A block in use, by the program's pointer, and how many of its bytes are meant, as those that are not resident."""
+    """A block in use, by the program's pointer, and the number of its bytes that count, such as the absent ones."""
 
     address: int
     bytes: int
 
 
 def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield the blocks with bytes that are not resident; none where residency is not known."""
+    """Yield the blocks with bytes that are not resident; none if residency is unknown."""
     pages = heap.target.pages
     if pages is None or heap.target.refusal is not None:
         return
     for allocator in heap.allocators:
         for address, size in allocator.largest_used(MIN_BYTES, MOST):
-            # What a header takes of the size is not known before the block is looked for, which costs more.
+            # The header's share of the size is unknown until find(), which costs more than this check.
             if pages.count(address, address + size - MAX_HEADER).resident >= size - MAX_HEADER:
                 continue
             block = allocator.find(address)
@@ -45,7 +45,7 @@ def absent_blocks(heap: Heap) -> Iterator[BlockBytes]:
 
 
 def absent_memory(heap: Heap) -> Iterator[BlockBytes]:
-    """Yield what ``absent_blocks`` does, and the memory that objects mapped."""
+    """Yield what ``absent_blocks`` yields, and the memory that objects mapped."""
     yield from absent_blocks(heap)
     pages = heap.target.pages
     if pages is None:
@@ -62,8 +62,10 @@ def shared_memory(heap: Heap) -> Iterator[BlockBytes]:
 
 
 def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
-    """Return how many bytes of each row are not resident; ``row_of`` tells the row of a block by its node in the
-    graph, None for one that is in none."""
+    """Return how many bytes of each row are not resident.
+
+    ``row_of`` gives the row of a block from its node in the graph, None for a block without a row.
+    """
     graph, found = heap.references.graph, Counter[K]()
     for block in absent_memory(heap):
         number = graph.find(block.address)
@@ -74,13 +76,15 @@ def absent_by(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
 
 
 def absent_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
-    """Return how many bytes that each row retains are not resident; ``row_of`` tells the row of a node, None for one
-    that has none."""
+    """Return how many bytes that each row retains are not resident.
+
+    ``row_of`` gives the row of a node, None for a node without a row.
+    """
     return _under(heap, row_of, absent_memory(heap))
 
 
 def shared_under(heap: Heap, row_of: Callable[[int], K | None]) -> Counter[K]:
-    """Return how many bytes that each row retains are shared mappings; ``row_of`` as of ``absent_under``."""
+    """Return how many bytes that each row retains are shared mappings; ``row_of`` as in ``absent_under``."""
     return _under(heap, row_of, shared_memory(heap))
 
 
@@ -95,6 +99,6 @@ def _under(heap: Heap, row_of: Callable[[int], K | None], blocks: Iterable[Block
 
 
 def share_of_rss(heap: Heap, resident: int | None) -> float | None:
-    """Return the share of RSS that resident bytes of blocks are, at most 1; None where one of the two is not known."""
+    """Return ``resident`` bytes as a share of RSS, at most 1; None if either is unknown."""
     rss = heap.target.rss.bytes
     return round(min(resident / rss, 1), 4) if rss and resident is not None else None

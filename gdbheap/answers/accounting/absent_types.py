@@ -11,12 +11,12 @@ from gdbheap.heap import Heap
 
 __all__ = ["absent_kinds", "absent_of"]
 
-# Less than this that is not resident is not shared out to types: that costs a second pass over the heap.
+# Fewer absent bytes than this are not assigned to types, as that needs a second pass over the heap.
 MIN_ABSENT_BYTES = 1 << 20
 
 
 def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
-    """Return how many bytes of the blocks of each role and type are not resident (``describing.BlockKind``)."""
+    """Return how many bytes of the blocks of each role and type (``describing.BlockKind``) are not resident."""
     blocks = list(absent_blocks(heap))
     found: Counter[tuple[str, str | None]] = Counter()
     if sum(block.bytes for block in blocks) >= MIN_ABSENT_BYTES:
@@ -28,8 +28,10 @@ def absent_kinds(heap: Heap) -> Counter[tuple[str, str | None]]:
 
 
 def absent_of(heap: Heap, pattern: str | None, with_buffers: bool = False) -> int:
-    """Return how many bytes of the objects of types whose names match ``pattern`` are not resident, their own blocks
-    alone, or with those that they own."""
+    """Return how many bytes of the objects of types that match ``pattern`` are not resident.
+
+    ``with_buffers`` adds the blocks that they own to their own blocks.
+    """
     return sum(
         size
         for (role, name), size in absent_kinds(heap).items()

@@ -1,4 +1,4 @@
-"""What a used block is, in a few words: the object in it, the object that owns it, or what its bytes look like."""
+"""Describe a used block in a few words: the object in it, the object that owns it, or what its bytes look like."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gdbheap.contents.python.objects.roots import INTERPRETER, THREADS
 from gdbheap.graph.roots import variable_at
 from gdbheap.heap import Heap
 
-# Bytes before an object that the collector knows, which begin with a link of its list (pycore_gc.h, PyGC_Head).
+# The size of the header before an object that the collector tracks; it begins with a link (pycore_gc.h, PyGC_Head).
 GC_HEAD = 16
 PLAIN_LOOKS = ("zeros", "text", "pointers", "data", "absent bytes")
 OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
@@ -22,11 +22,12 @@ OBJECT, SPARE, REACHED, STRUCTURE, UNKNOWN, CACHED = (
 
 @dataclass(frozen=True)
 class BlockKind:
-    """What a block is, not which one: blocks that are the same thing have equal kinds.
+    """What a block is, regardless of which block it is: equal for blocks that are the same thing.
 
-    ``role``: "object", "object on a free list", what a buffer is to the object that owns it (such as "items"),
-    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or
-    "unknown". ``type``: the object's, or its owner's; ``library``: whose data points to it, or "threads"."""
+    ``role``: "object", "object on a free list", a buffer's role for the object that owns it (such as "items"),
+    "reached" from data of a library, "structure" of an allocator, "cached" (free, in a thread's cache), or "unknown".
+    ``type``: the object's or its owner's. ``library``: the one whose data points to it, or "threads".
+    """
 
     role: str
     type: str | None = None
@@ -34,7 +35,7 @@ class BlockKind:
     look: str | None = None
 
     def text(self, owner: int | None = None) -> str:
-        """A few words, with the address of the owner where one is given."""
+        """Return a few words, with the address of the owner if given."""
         place = "" if owner is None else f" at {owner:#x}"
         if self.role == OBJECT:
             return str(self.type)
@@ -49,8 +50,11 @@ class BlockKind:
 
 @dataclass(frozen=True)
 class Described:
-    """What a block is, and the address of its owner: an object, or a word of a library's data that points to it; of
-    such a word the static ``variable`` that it is in, None where no symbol says it."""
+    """What a block is, and the address of its owner.
+
+    The owner is an object, or a word of a library's data that points to the block. ``variable`` is the static variable
+    that contains the word, None if no symbol names it.
+    """
 
     kind: BlockKind
     owner: int | None = None
@@ -72,7 +76,7 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
         others = [at for at, _size in unknown if at not in held or may_be_buffer(heap, at, held[at])]
         owners = heap.python.owners_of(others, draws)
         reached = [address for address, owner in owners.items() if owner is not None and owner.type is None]
-        # The kind of a block says more than which library leads to it.
+        # The kind of a block says more than which library points to it.
         named = {address for address, kind in zip(reached, _kinds(heap, reached)) if kind is not None}
         found.update(
             (address, _owned(heap, owner))
@@ -86,21 +90,25 @@ def describe_blocks(heap: Heap, blocks: Sequence[tuple[int, int]], draws: bool =
 
 
 def may_be_buffer(heap: Heap, start: int, found: Found) -> bool:
-    """Return whether the owner of a buffer has to be asked for before the block from ``start`` is taken for the object
-    that it looks like: one on a free list if the first words are zero and a class, a living one if they are a pointer
-    and a class, or if what is before the object leads nowhere, as the rest of a text does that lies where an object
-    was."""
+    """Return whether the block at ``start`` may be a buffer, although it looks like the object ``found``.
+
+    Then its owner must be searched first. A buffer looks like an object on a free list if its first words are zero and
+    a class. It looks like a live object if they are a pointer and a class, or if the word before the object is no valid
+    link, as in the rest of a text that lies where an object was.
+    """
     word, find = heap.target.space.word, heap.target.mappings.find
     if not found.alive or find(word(found.address)) is not None:
         return True
-    # The collector marks its links in the lowest bits.
+    # The collector keeps flags in the two lowest bits of its links.
     link = word(found.address - GC_HEAD) if found.address - GC_HEAD >= start else 0
     return link != 0 and find(link & ~3) is None
 
 
 def looks(heap: Heap, blocks: Sequence[tuple[int, int]]) -> list[str]:
-    """The words for each block (user address, size) by its own bytes: one of PLAIN_LOOKS, a C++ object of a class, or
-    the kind that ``heap.known_structures`` knows."""
+    """Return for each block (user address, size) what its own bytes look like.
+
+    This is one of PLAIN_LOOKS, a C++ object of a class, or a kind from ``heap.known_structures``.
+    """
     found = _native.look_at(heap.target.space, blocks, heap.target.mappings.ranges())
     addresses = [address for address, _size in blocks]
     return [look if kind is None else kind.text for look, kind in zip(found, _kinds(heap, addresses))]
@@ -121,8 +129,10 @@ def _owned(heap: Heap, owner: Owner) -> Described:
 
 
 def variable_of(heap: Heap, owner: Owner | None) -> str | None:
-    """Return the static variable of a library whose word leads to a block, with the library's name; None for other
-    owners, and where no symbol says it."""
+    """Return the static variable of a library that points to a block, with the library's name.
+
+    None for other owners, and if no symbol names it.
+    """
     if owner is None or owner.type is not None or owner.role in (INTERPRETER, THREADS):
         return None
     found = variable_at(heap.target, owner.address)
@@ -130,7 +140,7 @@ def variable_of(heap: Heap, owner: Owner | None) -> str | None:
 
 
 def _structures(heap: Heap) -> dict[int, Described]:
-    """Blocks of the allocators themselves."""
+    """Return the blocks of the allocators' own structures."""
     return {
         address: Described(BlockKind(STRUCTURE, look=what))
         for allocator in heap.allocators

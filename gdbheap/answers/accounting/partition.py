@@ -1,9 +1,9 @@
-"""Whose is each byte of the address space, and each page? The owners are the leaves of the ledger.
+"""Assign each byte and each page of the address space to an owner. The owners are the leaves of the ledger.
 
-Each byte of a page belongs to its owner, so that what is resident of a line is never more than the line. Beside that
-each whole page belongs to one of the owners that touch it, in this order (the last wins): free memory, reserves, tops,
-an allocator's own overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a line
-that is free are those that nobody holds.
+Each byte belongs to its owner, so a line's resident bytes never exceed the line. In addition each whole page belongs to
+one of the owners that touch it, in this order (the last wins): free memory, reserves, tops, an allocator's own
+overhead, other memory, shared memory, stacks, files, blocks in use. So the whole pages of a free line are completely
+free.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gdbheap.host.procfs import BREAK
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract, within
 
-# Ascending: a later owner gets a page that both touch. What is in use, or not known, comes after these.
+# Ascending: a later owner gets a page that both touch. Blocks in use and unknown memory come after these.
 EMPTY = (State.FREE, State.RESERVED, State.TOP, State.OVERHEAD)
 REST = LineId("other.rest")
-"""Other memory that nothing more is known of."""
+"""Other memory without a known owner."""
 STACKS, ENDED_STACKS = LineId("stacks"), LineId("ended-stacks")
-"""Those of threads, and stacks that no thread has any more: the C library keeps them for threads to come."""
+"""Stacks of threads, and stacks of ended threads, which the C library keeps for new ones."""
 SHARED, FILES, OTHER = LineId("shared"), LineId("file"), LineId("other")
-"""Shared memory; all files, and all other memory, which have lines below them."""
+"""Shared memory, all files, and all other memory. The last two have lines below them."""
 CODE, DATA, READ_ONLY, SHARED_FILES = lines_below(FILES, "text", "data", "readonly", "shared")
-"""Of files: the last are those on a disk that are mapped so that writes reach them."""
+"""The lines below files. SHARED_FILES are files on a disk with shared mappings: writes reach the file."""
 OF_KERNEL, OF_ALLOCATOR, OF_RUNTIME = lines_below(OTHER, "kernel", "allocator", "runtime")
 OTHERS = (
     REST,
@@ -50,16 +50,19 @@ OTHERS = (
     CODE,
 )
 MISSING = LineId("missing")
-"""What a core that is cut short should have and has not: nobody knows whose it is."""
+"""The bytes that are absent from a truncated core. Their owner is unknown."""
 
-# Above it is the kernel's half with [vsyscall], which is in every process's maps and belongs to none of them.
+# Mappings from machine.kernel_start on, such as [vsyscall], are in every process's maps and belong to none of them.
 
 
 @dataclass(frozen=True)
 class Sum:
-    """Bytes of one owner: all of them; of these the resident ones, the swapped ones, those that the kernel's zero page
-    stands for (not resident), and the resident ones mapped by huge pages. ``pages``: the bytes of the pages that belong
-    to it as a whole; of these ``whole`` are resident, and ``whole_huge`` mapped by huge pages."""
+    """Sums of one owner, in bytes.
+
+    ``virtual``: all its bytes. Of these ``resident``, ``swapped``, ``zero`` (the kernel's zero page stands for them;
+    not resident), and ``huge`` (resident, mapped by huge pages). ``pages``: the pages that belong to it as a whole; of
+    these ``whole`` are resident, and ``whole_huge`` mapped by huge pages.
+    """
 
     virtual: int = 0
     resident: int = 0
@@ -75,12 +78,12 @@ class Sum:
 
 
 Sums = dict[LineId, Sum]
-"""By owner: the id of a line of the ledger that has none below it."""
+"""Sums by owner: the id of a ledger line that has no lines below it."""
 Owner = Union[LineId, Allocator]
 
 
 def total(sums: Sums, line: LineId | None = None) -> Sum:
-    """The sum over the owners below a line, over all of them without it."""
+    """Return the sum over the owners below ``line``; over all owners if it is None."""
     found = Sum()
     for owner, values in sums.items():
         if line is None or _is_below(owner, line):
@@ -93,22 +96,24 @@ def _is_below(owner: LineId, line: LineId) -> bool:
 
 
 def other_allocator(heap: Heap) -> OtherAllocator | None:
-    """The allocator beside glibc's, None when none shows or no memory can be read."""
+    """Return the allocator besides glibc's; None if there is none or no memory can be read."""
     return heap.other_allocator if heap.target.refusal is None else None
 
 
 def main_runtime(heap: Heap) -> Runtime | None:
-    """The runtime that is known to have anonymous mappings of its own, None when there is none or it is not certain."""
+    """Return the runtime that certainly has its own anonymous mappings; None if there is none."""
     if heap.target.refusal is not None:
         return None
     return next((found for found in heap.runtimes if any(map(found.owns, heap.target.mappings))), None)
 
 
 def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
-    """What each owner has in each cell of the address space: below the first cut, from there to the second, and so on.
+    """Return the sums of each owner in each cell of the address space.
 
-    ``cuts``: ascending addresses of whole pages. What cannot be looked into (no malloc, no memory) stays under files,
-    stacks and other."""
+    The cells lie between ``cuts``: below the first, from there to the second, and so on. ``cuts`` are ascending,
+    page-aligned addresses. Memory that cannot be walked (no malloc, no memory access) counts as files, stacks and
+    other.
+    """
     layout = _Layout(heap)
     if heap.target.refusal is None:
         layout.build()
@@ -119,7 +124,7 @@ def partition(heap: Heap, cuts: Sequence[int] = ()) -> list[Sums]:
 
 
 def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
-    """The whole pages of the owners below ``parts`` that the kernel maps by huge pages."""
+    """Return the whole pages of the owners below ``parts`` that the kernel maps by huge pages."""
     layout = _Layout(heap)
     layout.build()
     sweep = _Sweep(heap, layout, (), parts)
@@ -128,7 +133,7 @@ def huge_ranges(heap: Heap, parts: Sequence[LineId]) -> Ranges:
 
 
 def other_pieces(heap: Heap) -> list[tuple[int, int, LineId]]:
-    """Return (start, end, owner) of what lies in no allocator's blocks, ascending; nothing where no memory can be
+    """Return (start, end, owner) of memory outside all allocators' blocks, ascending; empty if no memory can be
     read."""
     if heap.target.refusal is not None:
         return []
@@ -138,7 +143,7 @@ def other_pieces(heap: Heap) -> list[tuple[int, int, LineId]]:
 
 
 class _Sweep:
-    """The pieces of a layout, swept over by the native side."""
+    """The native pass over the pieces of a layout."""
 
     def __init__(self, heap: Heap, layout: _Layout, cuts: Sequence[int], parts: Sequence[LineId] = ()) -> None:
         self._heap, self._layout = heap, layout
@@ -150,7 +155,7 @@ class _Sweep:
 
     @property
     def kept(self) -> Ranges:
-        """What the owners below ``parts`` have in huge pages."""
+        """The huge pages of the owners below ``parts``."""
         return self._sweep.huge_ranges()
 
     def run(self) -> list[Sums]:
@@ -174,7 +179,7 @@ class _Sweep:
         return end
 
     def _rank(self, owner: LineId) -> int:
-        """Raises KeyError for a line that nobody declared."""
+        """Return the rank of an owner. Raises KeyError for an undeclared line."""
         return self._ranks[owner]
 
 
@@ -183,18 +188,20 @@ def _sum_of(row: _native.OwnerSum) -> Sum:
 
 
 def ledger_lines(allocators: Iterable[Allocator]) -> list[LedgerLine]:
-    """The lines of the allocators that say whose bytes are, without those that have such lines below them."""
+    """Return the lines of the allocators that own bytes, without those that have such lines below them."""
     return [line for allocator in allocators for line in allocator.all_lines() if line.state is not None]
 
 
 def line_states(allocators: Iterable[Allocator]) -> dict[LineId, str]:
-    """What the bytes of the allocators' lines are, by the lines' ids, also of those that are sums of one kind: "used",
-    "free" (reserved address space too), "top", "overhead"."""
+    """Return the state of the allocators' lines by id, including lines that sum lines of one kind.
+
+    The state is "used", "free" (also for reserved address space), "top" or "overhead".
+    """
     found: dict[LineId, str] = {}
     for allocator in allocators:
         for line in ledger_lines([allocator]):
             state = State.FREE if line.state in (State.FREE, State.RESERVED) else line.state
-            # Above it are those whose ids begin its own, but for the allocator's.
+            # A line's parents have ids that are prefixes of its id, except the allocator's own line.
             parts = line.id.removeprefix(f"{allocator.name}.").split(".")
             names = [line_below(allocator.name, ".".join(parts[: place + 1])) for place in range(len(parts))]
             found.update((name, state.value) for name in names if state is not None)
@@ -211,10 +218,11 @@ def _ranked(lines: Sequence[LedgerLine]) -> Iterator[LineId]:
 
 
 class _Layout:
-    """The address space as ascending pieces, each with an owner: a line of the ledger, or an allocator, whose blocks
-    say theirs.
+    """The address space as ascending pieces, each with an owner.
 
-    ``walked``: the places of the latter; ``allocators``: those that could be walked."""
+    An owner is a line of the ledger, or an allocator whose blocks have their own lines. ``walked``: the places of the
+    allocators' pieces; ``allocators``: those that could be walked.
+    """
 
     def __init__(self, heap: Heap) -> None:
         self._heap = heap
@@ -223,7 +231,7 @@ class _Layout:
         self.allocators: list[Allocator] = []
 
     def build(self) -> None:
-        """Allocators first; what they leave of each mapping belongs to the mapping's own owner."""
+        """Add the stacks and the allocators, then the rest of each mapping for the mapping's own owner."""
         heap = self._heap
         self.pieces = [(start, end, STACKS) for start, end in heap.stack_ranges]
         self.pieces += [(stack.start, stack.end, ENDED_STACKS) for stack in heap.ended_stacks]
@@ -235,7 +243,7 @@ class _Layout:
             self._add(allocator)
         walked = joined(sorted(self.walked))
         for loaded in heap.target.objects:
-            # musl's malloc is given what is left over at the end of it.
+            # musl donates the unused end of a library's data to malloc.
             own = subtract(sorted(loaded.bss), within(walked, loaded.base, loaded.end))
             self.pieces += [(start, end, DATA) for start, end in own]
         self.pieces = list(_mapped_parts(self.pieces, joined(heap.target.mappings.ranges())))
@@ -252,7 +260,7 @@ class _Layout:
         self.pieces += [(piece.start, piece.end, piece.owner or allocator) for piece in found]
 
     def add_rest(self) -> None:
-        """What is in no piece yet, by its mapping."""
+        """Add all memory that is in no piece yet, by its mapping."""
         self.pieces.sort(key=lambda piece: piece[:2])
         taken = [(start, end) for start, end, _owner in self.pieces]
         mappings, limit = list(self._heap.target.mappings), self._heap.target.machine.kernel_start
@@ -279,8 +287,10 @@ class _Layout:
 
 
 def _mapped_parts(pieces: list[tuple[int, int, Owner]], mapped: Ranges) -> Iterator[tuple[int, int, Owner]]:
-    """The pieces without what lies in no mapping: the sizes of stacks and heaps are the target's own words. What says
-    its own blocks was bounded by mappings when it was found."""
+    """Yield the pieces without parts outside of mappings, as sizes of stacks and heaps come from the target.
+
+    Pieces of an allocator were already limited to mappings when they were found.
+    """
     starts = [start for start, _end in mapped]
     for start, end, owner in pieces:
         at = max(0, bisect_right(starts, start) - 1)

@@ -1,4 +1,4 @@
-"""Paths from roots to blocks, in a line each: what ``--path`` adds to an answer."""
+"""Paths from roots to blocks, each in one line: what ``--path`` adds to an answer."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from gdbheap.heap import Heap
 
 MAX_PATHS = 2000
 MAX_EDGES_IN_WORDS = 8
-# Of a block of C, as ObjectPaths.edge has it; of so many the sizes are said.
+# The edge of a block of C code, as ObjectPaths.edge writes it; at most MAX_SIZES sizes are listed.
 BLOCK_EDGE = re.compile(r" ?holds it \(a block of ([\d,]+) bytes\)")
 MAX_SIZES = 4
 INDEX = re.compile(r"\[\d+\]")
 SUBSCRIPT = r"\[(\d+|<[^<>]*>|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]"
-# An item of the dict of a class is an attribute, and no item like others.
+# An item of a class's dict is an attribute, not an item of a collection.
 LAST_SUBSCRIPT, EACH_SUBSCRIPT = re.compile(r"(?<!\.__dict__)" + SUBSCRIPT + r"\Z"), re.compile(SUBSCRIPT)
 ANY_SUBSCRIPT = "[…]"
 
 
 def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
-    """The path to each used block: as Python where there is an expression, else in words; none for a block that no root
-    reaches. The addresses may be anywhere in the blocks. Reads all references. Only the first MAX_PATHS get one; a
-    warning says so, and also if references cannot be read."""
+    """Return the path to each used block: as Python if there is an expression, else in words.
+
+    A block that no root reaches has none. The addresses may lie anywhere in the blocks. Reads all references. Only the
+    first MAX_PATHS addresses get a path. A warning reports that, and also references that cannot be read.
+    """
     wanted = list(dict.fromkeys(addresses))
     try:
         graph, paths = heap.references.graph, heap.paths
@@ -46,19 +48,18 @@ def ways(heap: Heap, addresses: Iterable[int]) -> dict[int, str]:
 
 
 def in_a_line(path: Path) -> str:
-    """A path as Python, else in words; nothing where it has no steps."""
+    """Return a path as Python, else in words; empty if it has no steps."""
     return path.expression or in_words(path)
 
 
 def in_words(path: Path) -> str:
-    """The edges of a path one after the other; of a long one the first, which names the root, and the last few."""
+    """Return the edges of a path in order. A long path keeps the first, which names the root, and the last few."""
     edges = through_blocks([step.edge for step in path.steps])
     return " ".join(edges if len(edges) <= MAX_EDGES_IN_WORDS else [edges[0], "…", *edges[2 - MAX_EDGES_IN_WORDS :]])
 
 
 def through_blocks(edges: list[str]) -> list[str]:
-    """Return the edges with those of blocks of C, which have no name for what they hold, as one behind the edge before
-    them."""
+    """Return the edges, with a run of C blocks, whose edges have no names, merged into the edge before."""
     found: list[str] = []
     for is_block, run in groupby(edges, key=lambda edge: BLOCK_EDGE.fullmatch(edge) is not None):
         passed = list(run)
@@ -71,7 +72,7 @@ def through_blocks(edges: list[str]) -> list[str]:
 
 
 def _blocks(edges: list[str]) -> str:
-    """Return in words how many blocks some edges are of, and the sizes of the first."""
+    """Return in words how many blocks the edges belong to, and the sizes of the first."""
     sizes = [BLOCK_EDGE.sub(r"\1", edge) for edge in edges[:MAX_SIZES]]
     if len(edges) == 1:
         return f"a block of {sizes[0]} bytes"
@@ -80,10 +81,10 @@ def _blocks(edges: list[str]) -> str:
 
 
 def alike(way: str) -> str:
-    """The path without its last subscript and without numbers, so that those of one container are equal."""
+    """Return the path without its last subscript and without numbers, so that items of one container are equal."""
     return INDEX.sub(ANY_SUBSCRIPT, LAST_SUBSCRIPT.sub(ANY_SUBSCRIPT, way))
 
 
 def without_subscripts(way: str) -> str:
-    """The path with "…" in each subscript."""
+    """Return the path with "…" in each subscript."""
     return EACH_SUBSCRIPT.sub(ANY_SUBSCRIPT, way)

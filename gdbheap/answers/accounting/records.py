@@ -1,4 +1,4 @@
-"""Answers as JSON and back: what was written by one process can be compared by another, later, elsewhere."""
+"""Write answers as JSON and read them back, so that another process can compare them later, elsewhere."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = [
 ]  # fmt: skip
 
 SCHEMA = 2
-"""The version of the keys' meaning in documents."""
+"""The version of the documents' keys and their meaning."""
 
 ROWS, COUNT, MORE, TOTAL = "rows", "count", "more", "total"
-"""The keys of an answer that is a list: the rows, how many there are, how many were left out, and sums over all."""
+"""The keys of an answer that is a list: its rows, their count, how many were left out, and sums over all."""
 MATCHING = "matching"
-"""The field of an answer that lists only some of its rows itself, and counts something else: how many there are."""
+"""The field with the number of rows, for an answer that is cut to some rows and whose ``count`` counts something
+else."""
 
 # The names of records begin with capital letters.
 LIST_OF_RECORDS = re.compile(r"\b(?:list|tuple|Sequence)\[[A-Z]")
-# Of numbers with a fraction; those without have 64 bits.
+# The limit of numbers with a fraction; integers have 64 bits.
 LARGEST = float(1 << 64)
-# How deep lists and dicts of no known type may lie in one another.
+# The deepest nesting of lists and dicts of unknown type.
 DEEPEST = 8
 
 R = TypeVar("R")
@@ -40,7 +41,7 @@ R = TypeVar("R")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What the key "target" says of a process or a core; it is a dict, to which other keys may come later."""
+    """The content of the key "target" for a process or a core; a dict that may get more keys later."""
 
     kind: str
     pid: int | None = None
@@ -56,10 +57,11 @@ class Target:
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """The fields of a record, which may be records themselves; they are not copied, as there may be millions. A record
-    whose keys are not all its fields' names (``from`` cannot be one) has a dict of those that differ, ``keys``.
+    """Return the fields of a record, which may be records themselves. They are not copied: there may be millions.
 
-    Raises TypeError for anything else than a record."""
+    A record whose keys differ from its field names (``from`` cannot be one) has a dict of these, ``keys``. Raises
+    TypeError for anything but a record.
+    """
     if not dataclasses.is_dataclass(record):
         raise TypeError(f"an answer holds a {type(record).__name__}")
     keys = renamed(type(record))
@@ -67,10 +69,13 @@ def to_json(record: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[R], content: Any) -> R:
-    """The record of that kind that was written as ``content``; keys that it does not have are left out, and what is
-    missing has its default. Texts are cut at MAX_TEXT characters. A record in which one field says the type of another
-    has ``hints_for(content)``; one whose keys had other names has ``from_older(content)``, which returns it with those
-    that it has now. Raises UsageError where that is not possible."""
+    """Return the record of class ``kind`` that was written as ``content``.
+
+    Unknown keys are ignored, and missing ones have their defaults. Texts are cut at MAX_TEXT characters. A class in
+    which one field gives the type of another has ``hints_for(content)``. A class whose keys had other names has
+    ``from_older(content)``, which returns the content with today's names. Raises UsageError for content that does not
+    fit.
+    """
     if not isinstance(content, Mapping):
         raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
     hints: dict[str, Any] = _hints(kind)  # type: ignore[arg-type]  # a type is hashable
@@ -95,41 +100,45 @@ def from_json(kind: type[R], content: Any) -> R:
 
 
 def renamed(kind: type[Any]) -> dict[str, str]:
-    """{field: key} of a kind of record where they differ: a class variable beside its fields."""
+    """Return {field: key} of a record's class for keys that differ: its class variable ``keys``."""
     own = vars(kind).get("keys")
     return own if isinstance(own, dict) else {}
 
 
 def sums_of(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of an answer that are sums over all its rows, as its class variable ``sums`` names them: their keys
-    are in the record ``total``."""
+    """Return the fields of an answer that are sums over all its rows: its class variable ``sums``.
+
+    Their keys are in the record ``total``.
+    """
     own = vars(kind).get("sums")
     return own if isinstance(own, tuple) else ()
 
 
 @cache
 def record_lists(kind: Any) -> tuple[str, ...]:
-    """The keys of a record whose values are lists of records, but for the rows."""
+    """Return the keys of a record whose values are lists of records, without the rows."""
     keys = renamed(kind)
     lists = (keys.get(one.name, one.name) for one in dataclasses.fields(kind) if LIST_OF_RECORDS.search(str(one.type)))
     return tuple(key for key in lists if key != ROWS)
 
 
 def more_of(key: str) -> str:
-    """The key that says how many items a list left out."""
+    """Return the key that counts the items that a list left out."""
     return f"{key}_more"
 
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    """The types of a record's fields, by name."""
+    """Return the types of a record's fields, by name."""
     names = {**vars(builtins), **vars(sys.modules[kind.__module__])}
     return {field.name: type_of(str(field.type), names) for field in dataclasses.fields(kind)}
 
 
 def type_of(annotation: str, names: Mapping[str, Any]) -> Any:
-    """A type from its annotation: ``typing.get_type_hints`` cannot read ``int | None`` before Python 3.10. What is not
-    among ``names`` is Any."""
+    """Return the type of an annotation: ``typing.get_type_hints`` cannot read ``int | None`` before Python 3.10.
+
+    A name that is not in ``names`` becomes Any.
+    """
     return _type_of(ast.parse(annotation, mode="eval").body, names)
 
 
@@ -149,7 +158,7 @@ def _type_of(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
-    """``value`` as the type says. Raises UsageError where it does not fit."""
+    """Return ``value`` converted to the type. Raises UsageError if it does not fit."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if isinstance(value, str):
         value = bounded(value)
@@ -158,7 +167,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if origin is Union:
         return _first_that_fits(parts, value, where)
     if origin is Literal and isinstance(value, str):
-        # A file may be of a later release, which knows more words.
+        # A file may come from a later release, which has more words.
         return value
     if dataclasses.is_dataclass(origin) and isinstance(origin, type):
         return from_json(origin, value)
@@ -180,7 +189,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _of_any_type(value: Any, where: str, depth: int = 0) -> Any:
-    """Return a value of which only JSON says the type, with bounded texts. Raises UsageError."""
+    """Return a value of unknown type as JSON gives it, with bounded texts. Raises UsageError."""
     if depth > DEEPEST:
         raise UsageError(f"{where} is nested too deeply")
     if isinstance(value, str):
@@ -204,5 +213,5 @@ def _first_that_fits(kinds: Sequence[Any], value: Any, where: str) -> Any:
 
 
 def check_target(found: Mapping[str, Any]) -> None:
-    """Check what a file says of its target. Raises UsageError where a value is not of its key's type."""
+    """Check a file's description of its target. Raises UsageError if a value has the wrong type."""
     from_json(Target, {"kind": "", **found})

@@ -1,13 +1,13 @@
-"""From which size on a holder has a row of its own."""
+"""The size from which a holder has its own row."""
 
 from __future__ import annotations
 
 __all__ = ["least_of_row"]
 
-# So much of what is in use, and so many bytes, at least.
+# A row needs at least 1/OWN_ROW_SHARE of the bytes in use, and OWN_ROW_BYTES.
 OWN_ROW_SHARE, OWN_ROW_BYTES = 50, 64 << 10
 
 
 def least_of_row(used: int) -> int:
-    """Return the smallest size of a row where ``used`` bytes are in use."""
+    """Return the smallest size of a row if ``used`` bytes are in use."""
     return max(OWN_ROW_BYTES, used // OWN_ROW_SHARE)

@@ -1,4 +1,4 @@
-"""The names of holders as source code would write them, and the objects that they name."""
+"""Names of holders as source code writes them, and the objects that they name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MODULES_IN_WORDS = "sys.modules ["
 OF_DICT = re.compile(r"\.__dict__\['([^\W\d]\w*)'\]")
 
 
-# Steps of a path in words that source code writes without a space between them, and the step into C code.
+# The spaces between steps that source code does not write, and the step into C code.
 STEPS, INTO_C = re.compile(r"(?<=[\]\w]) (?=[\[.])"), " holds it"
 
 
 def source_path(name: str) -> str:
-    """Return a path as source code would write it from the module on; of one in words its beginning."""
+    """Return a path as source code would write it from the module on; of a path in words only its beginning changes."""
     if name.startswith(MODULES_IN_WORDS):
         head, holds, rest = name.partition(INTO_C)
         start = OF_DICT.sub(r".\1", STEPS.sub("", head))
@@ -32,8 +32,10 @@ def source_path(name: str) -> str:
 
 
 def address_named(heap: Heap, name: str) -> int:
-    """Return the address of the object of a holder, by its name as ``owners`` or the first page prints it. Raises
-    UsageError, or Unsupported."""
+    """Return the address of a holder's object from the name that ``owners`` or the first page prints.
+
+    Raises UsageError, or Unsupported.
+    """
     rows = [row for row in owners(heap, None, None).groups if row.root and name in (row.root, source_path(row.root))]
     for row in rows:
         if row.address is not None:

@@ -1,4 +1,4 @@
-"""The tables in which tracemalloc keeps what it knows of each block that it traces."""
+"""The tables in which tracemalloc records each block that it traces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["TRACEMALLOC", "Traced", "most_of_tables", "name_tables", "trace_tabl
 
 TRACEMALLOC = "tracemalloc"
 
-# Sizes of malloc's blocks for an entry, in any release; at least MIN_PERCENT_IN_ENTRIES of a table's bytes are in them.
+# Sizes of the malloc blocks for an entry, in any release. At least MIN_PERCENT_IN_ENTRIES of a table's bytes are in
+# them.
 ENTRIES = range(48, 81)
 MIN_PERCENT_IN_ENTRIES = 40
 
@@ -26,8 +27,10 @@ class Traced(NamedTuple):
 
 
 def traced(heap: Heap, block: int) -> Traced | None:
-    """Return what tracemalloc says of the block at an address; None where it says nothing. Bytes that debug hooks put
-    before a block are no part of what it saw."""
+    """Return tracemalloc's record of the block at an address; None if it has none.
+
+    Debug hooks put bytes before a block that tracemalloc did not see.
+    """
     traces, hook = heap.python.traces, heap.python.objects.layout.hook
     for place in dict.fromkeys((block, block + hook, block + 2 * hook)):
         trace = traces.of(place)
@@ -38,14 +41,13 @@ def traced(heap: Heap, block: int) -> Traced | None:
 
 
 def most_of_tables(heap: Heap) -> int:
-    """Return how many bytes the tables have at most, by malloc's blocks in use that are as large as entries."""
+    """Return the largest possible size of the tables, from malloc's blocks in use that are as large as entries."""
     in_entries = sum(size * count for size, count in heap.malloc.used_sizes() if size in ENTRIES)
     return 100 * in_entries // MIN_PERCENT_IN_ENTRIES
 
 
 def trace_tables(heap: Heap) -> list[int]:
-    """Return the addresses of the tables of traces and of tracebacks, which are looked for where they may have a row of
-    their own among holders."""
+    """Return the addresses of the tables of traces and tracebacks, if they may be large enough for a row."""
     if heap.python.objects_or_none is None:
         return []
     if most_of_tables(heap) < least_of_row(heap.references.graph.largest(0, 0).bytes):
@@ -58,7 +60,7 @@ def trace_tables(heap: Heap) -> list[int]:
 
 
 def name_tables(heap: Heap) -> None:
-    """Let paths of the graph of objects say which blocks are tables of tracemalloc."""
+    """Let paths of the graph of objects name the blocks that are tables of tracemalloc."""
     found = [heap.references.find(address) for address in trace_tables(heap)]
     if found:
         heap.python.paths.named.update({node.block: TRACEMALLOC for node in found if node is not None})

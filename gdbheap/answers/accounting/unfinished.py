@@ -1,4 +1,4 @@
-"""The bytes that an answer from an incomplete graph leaves out, and the commands that would finish it."""
+"""The bytes that an incomplete graph leaves out, and the commands that would complete it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["finishing", "not_examined"]
 
 
 def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
-    """Return the command lines that would examine the rest; none where the graph is whole, or nothing would."""
+    """Return the command lines that would examine the rest; none if the graph is complete or no command would."""
     if not nodes.graph.is_cut:
         return []
     target = heap.target
@@ -17,5 +17,5 @@ def finishing(heap: Heap, nodes: Nodes, noun: str, *options: str) -> list[str]:
 
 
 def not_examined(nodes: Nodes) -> int:
-    """Return the bytes of the blocks that nothing is proven to hold; 0 where the graph is whole."""
+    """Return the bytes of blocks without a proven holder; 0 if the graph is complete."""
     return nodes.graph.not_examined() if nodes.graph.is_cut else 0

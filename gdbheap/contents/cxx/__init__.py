@@ -1,1 +1,1 @@
-"""What blocks of C++ hold."""
+"""The contents of C++ blocks."""

@@ -1,6 +1,6 @@
-"""What the blocks of a program in C++ or Rust are: objects by their vtables, and what proven containers keep in them.
+"""Classify the blocks of a C++ or Rust program: objects by their vtables, and the blocks of proven containers.
 
-Nothing is named that only looks like something: ``native/core/src/structures/`` says what each proof is.
+A block that only resembles something is not named: ``native/core/src/structures/`` describes each proof.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gdbheap.targets.ranges import Ranges, joined, subtract
 from gdbheap.targets.target import Target
 from gdbheap.targets.text_search import mentions
 
-# Names that a program has in itself if the C++ library is linked into it; libc++'s own namespace is in all of its.
+# Names inside a program that is statically linked with the C++ library. Programs with libc++ contain its namespace.
 STATIC_NAME, LIBCXX_NAME = re.compile(b"N10__cxxabiv117__class_type_infoE"), re.compile(b"NSt3__1")
 BACKED = "string or backing store"
 TEXTS = {
@@ -45,32 +45,32 @@ TEXTS = {
 OF_CLASS = {"vector": "std::vector items of class {}", **rust.OF_TYPE, **rust.OF_CHANNEL}
 
 NamedBlocks = Callable[[_native.Heaps, Optional[Progress]], Sequence[tuple[int, str]]]
-"""(address, what the block there is, in words)."""
+"""Returns (address, description of the block there)."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a block is. ``family``: a key of TEXTS; ``type``: the class, where one is known."""
+    """The kind of a block. ``family``: a key of TEXTS; ``type``: the class, where it is known."""
 
     family: str
     type: str | None
 
     @property
     def text(self) -> str:
-        """A few words."""
+        """A description in a few words."""
         words = TEXTS[self.family] if self.type is None else OF_CLASS.get(self.family, TEXTS[self.family])
-        # How many messages wait is a number.
+        # For a channel, ``type`` is the number of waiting messages.
         return words.format(f"{int(self.type):,}" if self.type is not None and self.type.isdigit() else self.type)
 
     @property
     def name(self) -> str:
-        """The same, of an object with a vtable its class alone."""
+        """The description; for an object with a vtable only its class."""
         return self.type if self.family == "object" and self.type is not None else self.text
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """Whose containers there may be."""
+    """The libraries whose containers may be present."""
 
     libstdcxx: bool
     libcxx: bool
@@ -79,7 +79,7 @@ class Libraries:
 
 @dataclass(frozen=True)
 class KindSum:
-    """How many used blocks are of a kind, and their bytes with headers."""
+    """The number of used blocks of one kind, and their bytes with headers."""
 
     kind: Kind
     number: int
@@ -89,9 +89,11 @@ class KindSum:
 
 @dataclass(frozen=True)
 class Room:
-    """The room of containers of one kind: the bytes that their blocks can hold (``capacity``) and that hold
-    something (``used``); of the rest ``small`` bytes inside of pages in use, ``pages`` resident bytes of whole pages,
-    and what the one whose block is at ``address`` has of those, the ``most``."""
+    """The room of all containers of one kind, in bytes.
+
+    ``capacity``: what their blocks can hold; ``used``: what holds items. Of the rest, ``small`` bytes are inside pages
+    in use, and ``pages`` are resident bytes in whole pages. ``most``: the largest such unused room of one container,
+    whose block is at ``address``."""
 
     kind: Kind
     count: int
@@ -104,21 +106,21 @@ class Room:
 
 
 class CxxContent(Content):
-    """C++ and Rust. What blocks are of their containers is proven in ``Structures``."""
+    """C++ and Rust. ``Structures`` proves which blocks belong to their containers."""
 
     @property
     def is_here(self) -> bool:
-        """Whether a library is there whose containers are known."""
+        """Whether a library is loaded whose containers are known."""
         return any(vars(self.libraries).values())
 
     @part("libraries")
     def libraries(self) -> Libraries:
-        """Which of them are there."""
+        """The libraries that are loaded."""
         return find_libraries(self.target)
 
 
 class Structures:
-    """The used blocks of one target by what they are. ``native`` numbers them as a graph of the same stores does."""
+    """The used blocks of one target, by kind. ``native`` numbers kinds as a graph of the same stores does."""
 
     def __init__(
         self,
@@ -131,10 +133,12 @@ class Structures:
         is_v8: bool = False,
         books: Ranges | None = None,
     ) -> None:
-        """``stacks``: what may be in use of them; ``named``: what tells the addresses of blocks with what they are
-        known to be; ``libraries``: whose containers are looked for, where that is not to be found out. ``is_v8``: V8 is
-        there, whose BackingStore begins as a std::string does. ``books``: static data of allocators, whose lists of
-        free blocks may lead to the last word of a used one."""
+        """Classify the blocks.
+
+        ``stacks``: the parts of stacks that may be in use. ``named``: functions that return (address, description) of
+        blocks they know. ``libraries``: whose containers to look for, if that is known already. ``is_v8``: V8 is
+        loaded, whose BackingStore begins like a std::string. ``books``: static data of allocators, whose free lists may
+        point to the last word of a used block."""
         heaps = _native.Heaps(target.space, blocks.stores)
         data = sorted(pair for loaded in target.objects for pair in loaded.writable_ranges())
         statics = subtract(data, joined(sorted(books or [])))
@@ -167,7 +171,7 @@ class Structures:
 
     @cached_property
     def rooms(self) -> list[Room]:
-        """Return what containers have room for, a row for each kind, those with most room first."""
+        """The room of containers, a row for each kind, kinds with the most room first."""
         found = [
             Room(kind, row.count, row.capacity, row.used, row.small, row.pages, row.most, row.address)
             for row in self.native.capacities(self._target.pages)
@@ -180,16 +184,16 @@ class Structures:
         return {row.number: row.kind for row in self.sums}
 
     def name_of(self, number: int) -> str:
-        """The name of the kind with that number in a graph."""
+        """Return the name of the kind with this number in a graph."""
         return self._by_number[number].name
 
     def name_at(self, address: int) -> str | None:
-        """The name of the kind of the used block that holds an address; None where that is not known."""
+        """Return the name of the kind of the used block that holds ``address``; None if unknown."""
         (kind,) = self.kinds_at([address])
         return None if kind is None else kind.name
 
     def family_of(self, number: int) -> str:
-        """Return the key of TEXTS of the kind with that number; "" for none."""
+        """Return the key of TEXTS for the kind with this number; "" if there is none."""
         kind = self._by_number.get(number)
         return kind.family if kind is not None else ""
 
@@ -199,23 +203,24 @@ class Structures:
         return (kind.type or "") if kind is not None else ""
 
     def kinds_at(self, addresses: Sequence[int]) -> list[Kind | None]:
-        """What the used block is that holds each address; None where that is not known."""
+        """Return the kind of the used block at each address; None if unknown."""
         return [self._by_number.get(number) for number in self.native.kinds_at(addresses)]
 
 
 def kind_texts(structures: Structures) -> list[str | None]:
-    """What each kind is in words, by its number in a graph from 1 on; None of one without blocks."""
+    """Return the description of each kind, ordered by its number in a graph from 1 on; None for a kind without
+    blocks."""
     texts = {each.number: each.kind.text for each in structures.sums}
     return [texts.get(number) for number in range(1, max(texts, default=0) + 1)]
 
 
 def class_names(target: Target, addresses: Sequence[int]) -> list[str | None]:
-    """The class of the C++ object that begins at each address; None where none with a vtable does."""
+    """Return the class of the C++ object that begins at each address; None if there is no vtable."""
     return _native.classes_at(target.space, object_ranges(target), addresses)
 
 
 def object_ranges(target: Target) -> Ranges:
-    """The memory of all loaded objects, ascending."""
+    """Return the memory of all loaded objects, ascending."""
     pairs = sorted(
         pair
         for loaded in target.objects
@@ -223,7 +228,7 @@ def object_ranges(target: Target) -> Ranges:
     )
     found: Ranges = []
     for start, end in pairs:
-        # Objects that overlap are the target's mistake.
+        # Objects that overlap are an error of the target.
         start = max(start, found[-1][1]) if found else start
         if start < end:
             found.append((start, end))
@@ -231,19 +236,20 @@ def object_ranges(target: Target) -> Ranges:
 
 
 def code_ranges(target: Target) -> Ranges:
-    """What of the loaded objects can be executed, ascending: a core may not say which mappings can."""
+    """Return the executable parts of the loaded objects, ascending. The mappings of a core may not say which they
+    are."""
     pairs = [
         (loaded.bias + load.address, loaded.bias + load.address + load.memory_size, loaded)
         for loaded in target.objects
         for load in loaded.segments
         if load.type == PT_LOAD and load.flags & PF_X
     ]
-    # The bias is the target's word, and may lead anywhere.
+    # The bias comes from the target, and may be any number.
     return joined(sorted((start, end) for start, end, loaded in pairs if loaded.base <= start < end <= loaded.end))
 
 
 def find_libraries(target: Target) -> Libraries:
-    """The C++ libraries that are loaded, or part of the program itself."""
+    """Return the C++ libraries that are loaded or linked into the program."""
     names = [basename(loaded.path) for loaded in target.objects]
     libstdcxx = any(name.startswith("libstdc++.so") for name in names)
     libcxx = any(name.startswith("libc++.so") for name in names)

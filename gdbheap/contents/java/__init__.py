@@ -1,1 +1,1 @@
-"""Where a JVM has its heap."""
+"""The place of a JVM's heap."""

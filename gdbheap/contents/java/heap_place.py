@@ -1,4 +1,4 @@
-"""The place of the Java heap of a HotSpot JVM, by the table that libjvm exports for debuggers."""
+"""Find the Java heap of a HotSpot JVM, by the table that libjvm exports for debuggers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdbheap.targets.target import Target
 __all__ = ["JavaContent", "java_heap"]
 
 TABLE = "gHotSpotVMStructs"
-# vmStructs.hpp, VMStructEntry: typeName, fieldName, typeString, isStatic, offset, address; a row of zeros is the last.
+# vmStructs.hpp, VMStructEntry: typeName, fieldName, typeString, isStatic, offset, address; ends with a row of zeros.
 STRIDE, FIELD_NAME, OFFSET, ADDRESS = 48, 8, 32, 40
 MAX_ROWS, MAX_NAME = 1 << 14, 128
 HEAP = ("Universe", "_collectedHeap")
@@ -23,14 +23,14 @@ JAVA, IN_JAVA = "java heap", "objects in the Java heap (Deflater, Inflater, dire
 
 
 class JavaContent(Content):
-    """The Java heap of a HotSpot JVM, whose objects keep blocks of C code."""
+    """The Java heap of a HotSpot JVM; its objects hold blocks of C code."""
 
     # It names no block.
     beside_python = False
 
     @property
     def is_here(self) -> bool:
-        """Whether a JVM is there that says where its heap is."""
+        """Whether a JVM is loaded that gives the place of its heap."""
         return bool(self._ranges)
 
     @part("java heap")
@@ -38,12 +38,12 @@ class JavaContent(Content):
         return java_heap(self.target)
 
     def holders(self) -> Sequence[ContentHolder]:
-        """The Java heap."""
+        """Return the Java heap as a holder."""
         return [ContentHolder(IN_JAVA, JAVA, [], self._ranges)]
 
 
 def java_heap(target: Target) -> Ranges:
-    """Return the range that the JVM reserved for the Java heap; nothing where there is no JVM or no table."""
+    """Return the range that the JVM reserved for the Java heap; an empty list without a JVM or without the table."""
     for loaded in target.objects:
         if not loaded.path.endswith("/libjvm.so"):
             continue
@@ -54,7 +54,7 @@ def java_heap(target: Target) -> Ranges:
 
 
 def _reserved(target: Target, table: int) -> Ranges:
-    """Read CollectedHeap::_reserved. Raises Fault."""
+    """Return the range in CollectedHeap::_reserved. Raises Fault."""
     wanted, found = {HEAP, RESERVED, START, WORDS}, {}
     for key, offset, address in _rows(target, table):
         if key in wanted:

@@ -1,7 +1,7 @@
-"""OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``), found by libssl's static tables of methods.
+"""Find OpenSSL's contexts and connections (``SSL_CTX``, ``SSL``) by libssl's static tables of methods.
 
-What is named is proven by what it leads to: both objects have a ``CERT`` of their own, whose first word points into
-itself, and each connection, at the same place in all, its context. Layouts: ``layout/tables/openssl.json``.
+Each is proven by its pointers: both kinds of objects have a ``CERT`` of their own, whose first word points into itself,
+and each connection points to its context, all at the same offset. Layouts: ``layout/tables/openssl.json``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ CONTEXT, CONNECTION = "OpenSSL SSL_CTX", "OpenSSL SSL"
 TABLE = "openssl"
 MAX_TABLE_BYTES = 4 << 20
 CERT_BYTES, CERT_WORDS = 1 << 10, 17
-# How many places are asked for a CERT.
+# The largest number of addresses that are tested for a CERT.
 ASKED = 1 << 20
 HEADER = 16
-"""Of a block, at most: its end is not looked at."""
+"""The bytes of a block's header, at most: the block's end is not read."""
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A block that may be an object: its words, and where the method stands."""
+    """A block that may be an object: its words, and the offset of its pointer to the methods."""
 
     address: int
     words: list[int]
@@ -43,12 +43,12 @@ class _Found:
 class OpensslContent(Content):
     """The contexts and connections of a libssl."""
 
-    # Nearly every Python has it loaded, and few blocks of it.
+    # Nearly every Python process has libssl loaded, with few blocks of it.
     beside_python = False
 
     @property
     def is_here(self) -> bool:
-        """Whether it is loaded."""
+        """Whether libssl is loaded."""
         return self._library is not None
 
     @property
@@ -56,7 +56,7 @@ class OpensslContent(Content):
         return next((loaded for loaded in self.target.objects if basename(loaded.path).startswith("libssl.so")), None)
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
-        """(address of the block, CONTEXT or CONNECTION) of all that are proven."""
+        """Return (address of the block, CONTEXT or CONNECTION) of every proven object."""
         library = self._library
         methods = list(_methods(self.target, library)) if library is not None else []
         return _find_named(self.target, heaps, methods, progress) if methods else []
@@ -82,9 +82,9 @@ def _find_named(
 
 
 def _methods(target: Target, library: LoadedObject) -> Iterator[int]:
-    """The addresses of libssl's tables of methods."""
+    """Yield the addresses of libssl's tables of methods."""
     facts = table(TABLE)
-    # A core may not say which mappings can be executed.
+    # The mappings of a core may not say which are executable.
     loads = [load for load in library.segments if load.type == PT_LOAD and load.flags & PF_X]
     code = joined(sorted((library.bias + one.address, library.bias + one.address + one.memory_size) for one in loads))
     first, least, versions = facts["method"]["functions"], facts["method"]["least_functions"], set(facts["versions"])
@@ -114,10 +114,10 @@ def _read(target: Target, address: int, size: int, offset: int) -> _Found | None
 
 
 def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> list[tuple[int, str]]:
-    """What the objects with a CERT are if objects have this form; nothing where they do not fit it."""
+    """Return (address, CONTEXT or CONNECTION) of the certified objects if they fit this layout; otherwise nothing."""
     starts = form["connection_starts"]
     starts = set(table(TABLE)["versions"] if starts == "versions" else starts)
-    # Since 3.2 there are two methods next to each other: the one to begin with comes first.
+    # Since 3.2 there are two pointers to methods next to each other; the initial methods come first.
     places = {form["connection_method"], form["connection_method"] - target.machine.word} - {form["context_method"]}
     if form["context_method"] == form["connection_method"]:
         places = {form["connection_method"]}
@@ -128,27 +128,29 @@ def _named(target: Target, certified: list[_Found], form: dict[str, Any]) -> lis
         return []
     addresses = {found.address for found in contexts}
     held = [{place for place, word in enumerate(found.words) if word in addresses} for found in connections]
-    # The context's place is one that all connections have.
+    # All connections must have the pointer to their context at the same offset.
     if held and not set.intersection(*held):
         return []
     return [(found.address, CONTEXT) for found in contexts] + [(found.address, CONNECTION) for found in connections]
 
 
 def _begins_context(target: Target, found: _Found) -> bool:
-    """Whether the first word is a method, or one of a context since 3.0: the library's own, or none."""
+    """Return whether the first word can begin a context: the method or, since 3.0, a library context or none."""
     return found.method == 0 or found.words[0] == 0 or target.mappings.find(found.words[0]) is not None
 
 
 class _Certs:
-    """The places that are a CERT: its first word points into itself, or (since 3.2) is another of its words. Each is
-    asked once, and so many in all."""
+    """A test whether an address is that of a CERT: its first word points into itself or, since 3.2, equals another
+    word.
+
+    Each address is tested once, and at most ASKED addresses in all."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._known: dict[int, bool] = {}
 
     def has_one(self, found: _Found) -> bool:
-        """Whether a word leads to a CERT."""
+        """Return whether one of the block's words points to a CERT."""
         return any(self._is_cert(word) for word in found.words if word and word % 16 == 0)
 
     def _is_cert(self, word: int) -> bool:

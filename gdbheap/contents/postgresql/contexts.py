@@ -1,8 +1,8 @@
-"""The memory contexts of a PostgreSQL backend, with what ``pg_backend_memory_contexts`` says of each.
+"""The memory contexts of a PostgreSQL backend, as in ``pg_backend_memory_contexts``.
 
-A context is a node of a tree whose links lead both ways, with blocks of its own from malloc. Which of the layouts of
-``layout/tables/postgresql.json`` a context has is decided by its bytes: its blocks, summed up, are what the context
-itself counts (``mem_allocated``, PostgreSQL 13 and later).
+Contexts form a tree with links in both directions; each has blocks of its own from malloc. A context's bytes decide
+which layout of ``layout/tables/postgresql.json`` it has: the sum of its blocks must be what the context itself counts
+(``mem_allocated``, PostgreSQL 13 and later).
 """
 
 from __future__ import annotations
@@ -33,28 +33,29 @@ CONTEXT = "context"
 TABLE = "postgresql"
 TOP = "TopMemoryContext"
 NAME_LIMIT, IDENT_LIMIT = 64, 1024
-"""As much of an ident as the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
+"""The part of an ident that the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
 HASH_TABLE = "dynahash"
 MAX_CONTEXTS, MAX_BLOCKS, MAX_LISTED = 1 << 20, 1 << 22, 100
 FREE_LISTS, LEAST_CHUNK = 11, 8
 """aset.c: ALLOCSET_NUM_FREELISTS, 1 << ALLOC_MINBITS."""
 ALLOC_SET_ID, ID_BITS = 3, 7
-"""memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that all releases keep it in."""
+"""memutils_internal.h: MCTX_ASET_ID, and the bits of a chunk's header that hold it in all releases."""
 BLOCK_ENDS = {"aset": 0, "next": 16, "freeptr": 24, "endptr": 32}
 """aset.c: AllocBlockData."""
 MOST_OWN = 4 << 10
-"""More than the fields of a context that its blocks do not hold."""
+"""More bytes than the fields of a context outside its blocks have."""
 UNREADABLE = (Fault, OverflowError)
-"""What a pointer raises that leads nowhere, or beyond all addresses."""
+"""The exceptions of reading a pointer that leads to no memory, or beyond all addresses."""
 ALIGNMENT, PAGE_BITS = 8, 12
-"""c.h: MAXALIGN of what malloc and the contexts hand out; the addresses of a page are kept together."""
+"""c.h: MAXALIGN of what malloc and the contexts hand out. Addresses are recorded page by page."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """A memory context: bytes ``total`` that it has from malloc, of which ``free`` can be handed out again, as the
-    view's total_bytes, free_bytes and used_bytes. ``level``: its distance from TopMemoryContext; ``ident``: None where
-    there is none. Names of hash tables are their idents, as in the view. ``blocks``: (start, end) of each."""
+    """A memory context: its ``total`` bytes from malloc, and the ``free`` bytes that it can hand out again.
+
+    They are total_bytes and free_bytes of the view. ``level``: the distance from TopMemoryContext. ``ident``: None if
+    there is none. As in the view, a hash table's name is its ident. ``blocks``: (start, end) of each block."""
 
     name: str
     ident: str | None
@@ -66,14 +67,15 @@ class Context:
 
     @property
     def used(self) -> int:
-        """Bytes that are handed out, with headers."""
+        """The bytes that are handed out, with headers; used_bytes of the view."""
         return self.total - self.free
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a context's blocks add up to: in the statistics, free, and in ``mem_allocated``. ``damage``: what ended a
-    list of free chunks too early."""
+    """The sums over a context's blocks: bytes as in the statistics, free bytes, and bytes as in ``mem_allocated``.
+
+    ``damage``: what ended a list of free chunks too early."""
 
     total: int
     free: int
@@ -86,18 +88,20 @@ _Counter = Callable[[int, dict[str, Any]], Counted]
 
 
 class _NoSuch(Exception):
-    """The bytes are not what this layout says."""
+    """The bytes do not fit the layout."""
 
 
 class _Met:
-    """The addresses that were met, as a bit for each place that can have a chunk: a block, a chunk or the head of a
-    list is one context's, so that all lists together take no more steps than the memory has places."""
+    """The addresses that were met, as a bit for each possible place of a chunk.
+
+    A block, a chunk or a list head belongs to one context only. So all lists together take no more steps than there are
+    places in memory."""
 
     def __init__(self) -> None:
         self._pages: dict[int, bytearray] = {}
 
     def add(self, address: int) -> bool:
-        """Return whether the address is one that can be, and is met for the first time."""
+        """Return whether the address is possible, and is met for the first time."""
         if address % ALIGNMENT:
             return False
         places = self._pages.get(address >> PAGE_BITS)
@@ -114,7 +118,7 @@ class PostgresqlContent(Content):
 
     @property
     def is_here(self) -> bool:
-        """Whether it is a backend whose contexts are known. Raises Unsupported for others."""
+        """Whether the process is a backend with known contexts. Raises Unsupported otherwise."""
         return bool(self.contexts)
 
     @part("memory contexts")
@@ -123,7 +127,7 @@ class PostgresqlContent(Content):
         return find_contexts(self.target, self._around.facts)
 
     def named_blocks(self, heaps: _native.Heaps, progress: Progress | None) -> list[tuple[int, str]]:
-        """The blocks that contexts have from malloc."""
+        """Return (address, description) of the blocks that contexts have from malloc."""
         return [
             (start, f"block of memory context {one_line(context.name)}")
             for context in self.contexts
@@ -131,11 +135,11 @@ class PostgresqlContent(Content):
         ]
 
     def check(self) -> None:
-        """Read all contexts, as far as that is possible."""
+        """Read all contexts, as far as possible."""
         or_none(lambda: self.contexts)
 
     def holders(self) -> list[ContentHolder]:
-        """All contexts of a name as one."""
+        """Return the contexts as holders; contexts of the same name are one holder."""
         named: defaultdict[str, list[Context]] = defaultdict(list)
         for context in self.contexts:
             named[context.name].append(context)
@@ -150,8 +154,9 @@ def _title(name: str, count: int) -> str:
 
 
 def find_contexts(target: Target, facts: Facts) -> list[Context]:
-    """All contexts, each before its children. Raises Unsupported where this is no backend of PostgreSQL, or one whose
-    contexts are not known."""
+    """Return all contexts, each before its children.
+
+    Raises Unsupported if the program is no PostgreSQL backend, or if its contexts are unknown."""
     program = next((loaded for loaded in target.objects if basename(loaded.path) in ("postgres", "postmaster")), None)
     if program is None:
         raise NotInUse("memory contexts are PostgreSQL's, and this program is not postgres")
@@ -166,7 +171,7 @@ def find_contexts(target: Target, facts: Facts) -> list[Context]:
 
 
 def _check_apart(contexts: list[Context]) -> None:
-    """Raise Unsupported where two contexts claim the same memory: all together have no more than there is."""
+    """Raise Unsupported if two contexts claim the same memory. So all together have no more memory than there is."""
     blocks = sorted((start, end, context.address) for context in contexts for start, end in context.blocks)
     for (_start, end, one), (start, _end, other) in zip(blocks, blocks[1:]):
         if start < end:
@@ -185,7 +190,7 @@ def _top(target: Target, program: LoadedObject, reader: _Reader) -> int | None:
 
 
 def _misplaced(chunk: int, size: int, blocks: list[tuple[int, int]]) -> str | None:
-    """Return in words where a chunk lies that is in none of the sorted ``blocks``; None if it is in one."""
+    """Describe where a chunk lies that is in none of the sorted ``blocks``; None if it is in one."""
     place = bisect(blocks, (chunk, chunk)) - 1
     is_inside = place >= 0 and chunk + size <= blocks[place][1]
     return None if is_inside else f"{chunk:#x}, outside of its blocks"
@@ -197,7 +202,7 @@ def _broken_list(place: int, context: int, size: int, wrong: str) -> Damage:
 
 
 class _Reader:
-    """Reads contexts; what each kind looks like is found out once."""
+    """Reads contexts; the layout of each kind of context is determined once."""
 
     def __init__(self, target: Target, facts: Facts) -> None:
         self.space = target.space
@@ -217,12 +222,13 @@ class _Reader:
         return self.space.cstring(address, limit).decode("utf-8", "replace")
 
     def is_top(self, address: int) -> bool:
-        """Whether this is the context that all others are below."""
+        """Return whether the context at ``address`` is TopMemoryContext, the root of the tree."""
         return self._link(address, "parent") == 0 and self._text(self._link(address, "name"), NAME_LIMIT) == TOP
 
     def tree(self, top: int) -> Iterator[Context]:
-        """The context and all below. Raises Unsupported where links do not agree, or the blocks of one with what it
-        counts."""
+        """Yield the context ``top`` and all below it.
+
+        Raises Unsupported if links disagree, or if a context's blocks do not add up to what it counts."""
         waiting = [(top, 0, 0)]
         while waiting:
             address, parent, level = waiting.pop()
@@ -275,8 +281,9 @@ class _Reader:
         return self._damaged(address, allocated, damaged)
 
     def _is_possible(self, counted: Counted) -> bool:
-        """Return whether the blocks are mapped and apart, and hold what is counted; a context's own fields may lie
-        elsewhere."""
+        """Return whether the blocks are mapped, do not overlap, and are large enough for the sums.
+
+        A context's own fields may lie elsewhere."""
         blocks = sorted(counted.blocks)
         mapped = (containing(self._mapped, start) for start, _end in blocks)
         are_mapped = all(place is not None and end <= place[1] for place, (_start, end) in zip(mapped, blocks))
@@ -285,14 +292,14 @@ class _Reader:
         return are_mapped and are_apart and 0 <= counted.free <= counted.total <= held
 
     def _learn(self, key: tuple[int, int], count: _Counter, form: dict[str, Any], counted: Counted) -> None:
-        # Without a free chunk both ways of keeping them fit.
+        # Without a free chunk, both layouts of free chunks fit.
         if key not in self._forms and (counted.free or count != self._alloc_set):
             self._forms[key] = count, form
             kind = count.__name__.strip("_").replace("_", " ")
             self.facts.add(f"PostgreSQL's {kind} contexts", f"as since {form['since']}", "blocks add up")
 
     def _damaged(self, address: int, allocated: int, found: list[Counted]) -> Counted:
-        """Return the layout's sums that fit best a context whose free lists are damaged."""
+        """Return the sums by the layout that fits best, for a context with damaged free lists. Raises Unsupported."""
         if not found:
             raise Unsupported(
                 f"the blocks of the memory context at {address:#x} do not add up to the {allocated} bytes that it "
@@ -309,7 +316,8 @@ class _Reader:
             yield from ((count, form) for form in variants(TABLE, count.__name__.strip("_")))
 
     def _alloc_set(self, context: int, form: dict[str, Any]) -> Counted:
-        """AllocSetStats(): blocks in a list, the first of them in one piece with the context; free chunks in lists."""
+        """Count as AllocSetStats() does: blocks are a list, the first one contains the context; free chunks are in
+        lists."""
         blocks: list[tuple[int, int]] = []
         total, free = form["size"], 0
         met = self._met["alloc_set" + form["since"]]
@@ -331,9 +339,10 @@ class _Reader:
     def _free_chunks(
         self, context: int, form: dict[str, Any], blocks: list[tuple[int, int]], met: _Met
     ) -> tuple[int, Damage | None]:
-        """The bytes of the chunks in all lists with their headers, and the damage that ended one. Until 15 a header is
-        the size and the next chunk (where a used one has its context); since 16 it is a word of bits, and the next
-        chunk's address lies behind it."""
+        """Return the bytes of the chunks in all free lists, with headers, and the damage that ended a list.
+
+        Up to 15 a chunk's header has its size and the pointer to the next free chunk (a used chunk: to its context).
+        Since 16 the header is a word of bits, and the pointer to the next chunk lies after it."""
         has_size, found = form["chunk"] == "size", 0
         header = 2 * self._word if has_size else self._word
         damage = None
@@ -354,9 +363,10 @@ class _Reader:
         return found, damage
 
     def _ring(self, head: int) -> Iterator[int]:
-        """The nodes of a dlist (lib/ilist.h), whose first word leads to the one before and the second to the next."""
+        """Yield the nodes of a dlist (lib/ilist.h): the first word points to the node before, the second to the
+        next."""
         at, before = self.space.word(head + self._word), head
-        if at == 0:  # all kinds of contexts make theirs lead to themselves
+        if at == 0:  # all kinds of contexts initialise it to point to itself
             raise _NoSuch
         for _ in range(MAX_BLOCKS):
             if at == head:
@@ -368,7 +378,7 @@ class _Reader:
         raise _NoSuch
 
     def _generation(self, context: int, form: dict[str, Any]) -> Counted:
-        """GenerationStats()."""
+        """Count as GenerationStats() does."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):
@@ -384,7 +394,7 @@ class _Reader:
         return Counted(own + total, free, total, blocks)
 
     def _slab(self, context: int, form: dict[str, Any]) -> Counted:
-        """SlabStats()."""
+        """Count as SlabStats() does."""
         number = self.space.u32 if form["half_words"] else self.space.word
         chunk, size = number(context + form["full_chunk"]), number(context + form["block_size"])
         lists = form["list_count"] or self.space.u32(context + form["per_block"]) + 1
@@ -422,7 +432,7 @@ class _Reader:
             raise _NoSuch
 
     def _bump(self, context: int, form: dict[str, Any]) -> Counted:
-        """BumpStats(), which leaves out the context itself."""
+        """Count as BumpStats() does, which leaves out the context itself."""
         blocks: list[tuple[int, int]] = []
         own, total, free = form["size"], 0, 0
         for block in self._ring(context + form["blocks"]):

@@ -1,4 +1,4 @@
-"""Python: the interpreter of a target, its objects, and the graph of what they refer to."""
+"""The Python of a target: its interpreter, its objects, and the graph of their references."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from gdbheap.graph.mapped import Mapped, find_mapped, mapped_files
 from gdbheap.targets.parts import part
 from gdbheap.targets.ranges import Ranges, containing, subtract
 
-# Unidentified blocks that are described at most.
+# The largest number of unidentified blocks that are described.
 MAX_UNIDENTIFIED = 10_000
-# With more blocks in use the graph, which takes longer than all else, is not drawn to find the owners of less than this
-# share of their bytes.
+# With more blocks in use, and less than this share of their bytes in C code, the graph is not drawn to find the owners
+# of C blocks: it takes longer than all else.
 MANY_BLOCKS = 1_000_000
 LEAST_SHARE = 0.01
 
 
 class PythonContent(Content):
-    """The Python of a target. Everything but ``is_here`` raises NotAPython where there is none, and Unsupported."""
+    """The Python of a target. Everything but ``is_here`` raises NotAPython if there is none, or Unsupported."""
 
     @property
     def is_here(self) -> bool:
-        """Whether it runs Python, whose objects can be told."""
+        """Whether the target runs a Python whose objects are understood."""
         try:
             return self.objects is not None
         except NotAPython:
@@ -43,12 +43,12 @@ class PythonContent(Content):
         return self.interpreter.warnings if self.has("interpreter") else ()
 
     def require_interpreter(self) -> Interpreter:
-        """As ``interpreter``, for the facts that it states."""
+        """Return ``interpreter``, for the facts that finding it adds."""
         return self.interpreter
 
     @part("interpreter")
     def interpreter(self) -> Interpreter:
-        """CPython itself, whatever allocates its objects."""
+        """CPython itself, whichever allocator has its objects."""
         around = self._around
         named = [allocator.interpreter for allocator in around.allocators if allocator.interpreter is not None]
         tagged = any(allocator.is_free_threaded for allocator in around.allocators)
@@ -71,23 +71,23 @@ class PythonContent(Content):
 
     @property
     def objects_or_none(self) -> Objects | None:
-        """The Python objects, None when there are none or they are not known."""
+        """The Python objects; None if there are none or they are unknown."""
         return or_none(lambda: self.objects)
 
     @part("collector")
     def collector(self) -> Collector | None:
-        """The state of the cyclic garbage collector, None where it is not found."""
+        """The state of the cyclic garbage collector; None if it is not found."""
         data, head = self.interpreter.module.writable_ranges(), self.objects.layout.gc_head
         return find_collector(self.target.space, head, data, lambda: self.interpreter.threads.interpreters)
 
     @part("tracemalloc")
     def traces(self) -> Traces:
-        """tracemalloc's tables."""
+        """The tables of tracemalloc."""
         return Traces(self.target.space, self.interpreter.release, self.interpreter.module)
 
     @part("references")
     def references(self) -> References:
-        """The graph of Python's objects."""
+        """The graph of the Python objects."""
         around = self._around
         found = References(
             self.objects,
@@ -101,15 +101,15 @@ class PythonContent(Content):
         return around.told(found)
 
     def drawn_paths(self) -> ObjectPaths | None:
-        """Names for the nodes of the graph of its objects."""
+        """Return names for the nodes of the graph of Python objects; None without Python."""
         return self.paths if self.is_here else None
 
     @property
     def paths(self) -> ObjectPaths:
-        """Names for the nodes of the graph of Python's objects, with contents of keys or without them."""
+        """Names for the nodes of the graph of Python objects, with the contents of keys if they may be shown."""
         return self._paths if self._around.disclosure.contents else self._paths_without_contents
 
-    # They keep what they have said.
+    # Two of them, as they cache what they have named.
     @part("paths")
     def _paths(self) -> ObjectPaths:
         return ObjectPaths(self.references)
@@ -120,13 +120,13 @@ class PythonContent(Content):
 
     @part("mapped memory")
     def mapped(self) -> list[Mapped]:
-        """The memory that Python's objects and the libraries' structures say they mapped."""
+        """The memory that was mapped according to Python objects and structures of libraries."""
         looking = self._around.labelled("looking for owners of mapped memory")
         return find_mapped(self.target, self.objects.heaps, self._mappable, looking)
 
     @part("mappable memory")
     def _mappable(self) -> Ranges:
-        """Mapped files, shared memory, and anonymous memory that no allocator is known to have."""
+        """Mapped files, shared memory, and anonymous memory that belongs to no known allocator."""
         files, around = mapped_files(self.target), self._around
         if around.other_allocator is not None:
             return files
@@ -135,34 +135,36 @@ class PythonContent(Content):
         return sorted([*files, *subtract(around.anonymous(writable=False), owned)])
 
     def mapped_at(self, address: int) -> Mapped | None:
-        """Return the mapped memory of an object that holds ``address``; None also where there is no Python."""
+        """Return the mapped memory of an object that holds ``address``; None if there is none, or no Python."""
         if self.target.refusal is not None or containing(self._mappable, address) is None:
             return None
         return next((one for one in or_none(lambda: self.mapped) or [] if one.address <= address < one.end), None)
 
     @part("census")
     def census(self) -> _native.Census:
-        """The count of all Python objects and of what their fields own."""
+        """The census of all Python objects and of the blocks that their fields own."""
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED)
 
     @part("census with owners")
     def owned_census(self) -> _native.Census:
-        """The count with the owners of blocks of C code, as the graph says. Where there are many blocks, and those of C
-        code have next to nothing of the bytes, these have no owner."""
+        """The census with the owners of C blocks, from the graph.
+
+        With many blocks in use, and hardly any of their bytes in C code, C blocks have no owner."""
         if not self.draws_for_owners:
             return self.census
         return self.objects.census((), self.classifying, MAX_UNIDENTIFIED, or_none(lambda: self.references))
 
     @property
     def draws_for_owners(self) -> bool:
-        """Whether a table of all types is worth the graph, which finds the owners of the blocks of C code."""
+        """Whether a table of all types is worth drawing the graph, which finds the owners of C blocks."""
         stores = self.census.stores
         count, used = sum(store.used.count for store in stores), sum(store.used.bytes for store in stores)
         return count <= MANY_BLOCKS or sum(store.unclassified.bytes for store in stores) >= LEAST_SHARE * used
 
     def owners_of(self, blocks: Sequence[int], draws: bool = True) -> dict[int, Owner | None]:
-        """Return the owner of each block that is no object (user addresses). ``draws``: whether the graph may be drawn
-        for those that no field names."""
+        """Return the owner of each block that is no object, by the program's pointer to the block.
+
+        ``draws``: the graph may be drawn to find the owners that no field names."""
         if not draws or not self.has("references"):
             found = self.objects.owners_of(blocks, self.classifying)
             if not draws or None not in found.values():
@@ -170,5 +172,5 @@ class PythonContent(Content):
         return self.objects.owners_of(blocks, self.classifying, or_none(lambda: self.references))
 
     def classifying(self, done: int, total: int) -> None:
-        """Progress of a census."""
+        """Report the progress of a census."""
         self._around.labelled("classifying blocks")(done, total)

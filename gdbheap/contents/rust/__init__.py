@@ -1,1 +1,1 @@
-"""What blocks of Rust hold."""
+"""The contents of Rust blocks."""

@@ -1,8 +1,8 @@
-"""Programs in Rust: whether one is, and the types of objects behind pointers to traits.
+"""Recognise programs in Rust, and find the types of objects behind trait pointers.
 
-rustc puts the places of the standard library's sources into each program that can panic, where they also are when the
-symbols were stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or ``/usr/src/rustc-1.63.0/library/…`` of Debian's.
-A vtable has no name of its own: its type is what the functions in it say that they are of.
+rustc puts the paths of the standard library's sources into each program that can panic. They remain when symbols are
+stripped: ``/rustc/59807616e1fa…/library/core/src/…``, or Debian's ``/usr/src/rustc-1.63.0/library/…``. A vtable has no
+symbol of its own: the symbols of its functions give its type.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ _LEAST_FUNCTIONS = 2
 
 
 def is_rust(target: Target) -> bool:
-    """Whether the program itself is in Rust."""
+    """Return whether the program itself is written in Rust."""
     return bool(target.objects) and mentions(target, target.objects[0], SOURCES)
 
 
 def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
-    """The type that each vtable is of, as far as symbols tell, by the names that the vtables' addresses have here.
+    """Return the type of each vtable, as far as symbols show it; keys are those of ``vtables``.
 
-    A compiler that optimises makes functions of the same code one, by the name of one of them: what drops a struct is
-    often what drops its only field that needs it. So two functions have to name the type, and no method another.
+    An optimising compiler merges functions with the same code under the name of one of them: the function that drops a
+    struct is often the one that drops its only field that needs it. So two functions must name the type, and no method
+    another type.
     """
     functions = {name: _functions(target, vtable) for name, vtable in vtables.items()}
     wanted = {function for each in functions.values() for function in each}
@@ -69,7 +70,7 @@ def types_of(target: Target, vtables: dict[str, int]) -> dict[str, str]:
 
 
 def _functions(target: Target, vtable: int) -> list[int]:
-    """What drops the object, and the words that may be methods."""
+    """Return the function that drops the object, and the words that may be methods."""
     word = target.machine.word
     raw = target.space.read_available(vtable, _MOST_WORDS * word)
     words = [each for (each,) in target.machine.structure("P").iter_unpack(raw[: len(raw) - len(raw) % word])]
@@ -77,7 +78,9 @@ def _functions(target: Target, vtable: int) -> list[int]:
 
 
 def _agreed(names: list[set[str]]) -> str | None:
-    """The type that the first name is of, which drops it, and the methods behind it; those end where another drops."""
+    """Return the type that the first function, which drops it, and the methods after it agree on; None if they do not.
+
+    The methods end at the next function that drops something."""
     dropped, methods = _type(names[0], _DROP) if names else None, []
     for each in names[1:]:
         if _type(each, _DROP) or not each:
@@ -91,7 +94,7 @@ def _agreed(names: list[set[str]]) -> str | None:
 
 
 def _type(names: set[str], pattern: re.Pattern[str]) -> str | None:
-    """The type in a function's only name."""
+    """Return the type in a function's only name; None if there are several names, or if the name has no type."""
     if len(names) != 1:
         return None
     found = pattern.fullmatch(next(iter(names)))

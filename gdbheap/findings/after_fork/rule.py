@@ -1,4 +1,4 @@
-"""Pages that processes share after fork(): each one's RSS counts them whole."""
+"""Pages that processes share after fork(); RSS counts them whole for each process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class AfterFork(Figures):
-    """The ``anonymous`` bytes of RSS, and of these the process's proportional share (``pss``). ``python``: whether
-    Python's objects are among them."""
+    """The ``anonymous`` bytes of RSS, and the process's proportional share of them (``pss``).
+
+    ``python``: whether Python's objects are among them.
+    """
 
     ids = ("after-fork",)
     anonymous: int
@@ -19,7 +21,7 @@ class AfterFork(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What of the private memory other processes carry, by the kernel's proportional count (PSS)."""
+    """Return the private memory that other processes share, by the kernel's proportional count (PSS)."""
     rss = evidence.heap.target.rss
     if rss.anonymous is None or rss.proportional is None:
         return []

@@ -1,4 +1,4 @@
-"""after-fork: pages that processes share after fork()."""
+"""Texts of the finding ``after-fork``: pages that processes share after fork()."""
 
 from __future__ import annotations
 

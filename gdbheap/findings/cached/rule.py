@@ -1,4 +1,4 @@
-"""Free blocks in threads' caches: nobody has them, and only their thread may have them soon."""
+"""Free blocks in threads' caches: only their thread can soon reuse them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from gdbheap.findings.modules import largest_first
 
 @dataclass(frozen=True)
 class Cached(Figures):
-    """``caches`` of threads, the free ``blocks`` in them and in those that threads share, and the bytes of the latter
-    (``shared``). ``setting``: what keeps caches small; ``owner``: the module whose they are, "" where one alone has
-    any."""
+    """The ``caches`` of threads, and the free ``blocks`` in these and in the caches that threads share.
+
+    ``shared``: the bytes in shared caches. ``setting``: what keeps caches small. ``owner``: the module that has most of
+    them, "" if only one module has any.
+    """
 
     ids = ("cached-*",)
     title: str
@@ -25,7 +27,8 @@ class Cached(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Their resident bytes; as they are there to be quick with, it may be intended."""
+    """Return the resident bytes of such blocks, for each allocator. They may be intended, as caches make malloc
+    fast."""
     found = [(allocator, allocator.caching()) for allocator in evidence.heap.allocators]
     claims = [_claim(evidence, allocator, caching) for allocator, caching in found if caching is not None]
     return [claim for claim in claims if evidence.worth(claim.finding.bytes)]

@@ -1,4 +1,4 @@
-"""cached-*: free blocks in threads' caches."""
+"""Texts of the finding ``cached-*``: free blocks in threads' caches."""
 
 from __future__ import annotations
 

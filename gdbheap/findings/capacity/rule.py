@@ -1,4 +1,4 @@
-"""Containers of C++ and Rust that have room for much more than they hold."""
+"""Containers of C++ and Rust with far more room than contents."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from gdbheap.contents.cxx.kinds import Room
 from gdbheap.errors import GdbheapError
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 
-# A kind that has less of the room is not named.
+# A kind with less than this share of the room is not named.
 MIN_PERCENT_SHOWN = 5
 VECTOR = "vector"
 
 
 @dataclass(frozen=True)
 class RoomOfKind:
-    """How many containers of one kind there are, in words (``kind``) and by a key of TEXTS (``family``), the bytes that
-    they have room for, and those that they use. ``proven``: whether more than three pointers in order says what they
-    are: a reader, an arena or a ring has those as a std::vector does, and uses all of its block."""
+    """The containers of one kind, in words (``kind``) and as a key of TEXTS (``family``): their room and its use.
+
+    ``capacity``: the bytes of room; ``used``: the bytes filled. ``proven``: whether more than three ascending pointers
+    identifies the kind. A reader, an arena or a ring has three like a std::vector, and uses all of its block.
+    """
 
     kind: str
     family: str
@@ -29,10 +31,11 @@ class RoomOfKind:
 
 @dataclass(frozen=True)
 class ContainerRoom(Figures):
-    """How many ``containers`` there are, the bytes that they have room for (``capacity``) and ``used``, the resident
-    bytes of whole ``pages`` of room, and of the one that has the ``most`` of those the ``address`` of its block.
-    ``kinds``: those worth naming; ``path``: what leads to that block, as an edge from a root, "" where that
-    is not known."""
+    """The number of ``containers``, their bytes of room (``capacity``) and the ``used`` ones.
+
+    ``pages``: the resident bytes of whole pages of room. ``address``: the block of the container with the ``most`` of
+    these. ``kinds``: those worth naming. ``path``: what reaches that block, as an edge from a root, "" if unknown.
+    """
 
     ids = ("capacity",)
     containers: int
@@ -47,7 +50,7 @@ class ContainerRoom(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what is resident of their room; of a program with Python that of containers that are proven."""
+    """Return the resident bytes of unused room; in a program with Python only of proven containers."""
     rooms = _rooms(evidence)
     size = sum(room.small + room.pages for room in rooms)
     if not rooms or not evidence.worth(size):
@@ -67,7 +70,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _path(evidence: Evidence, room: Room) -> str:
-    """Return where the path to the block with the most room begins; "" where references are not followed anyway."""
+    """Return the start of the path to the block with the most room; "" if references are not followed anyway."""
     heap = evidence.heap
     if not evidence.follows or heap.target.remote or not room.address:
         return ""

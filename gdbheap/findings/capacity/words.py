@@ -1,4 +1,4 @@
-"""capacity: containers of C++ and Rust that have room for much more than they hold."""
+"""Texts of the finding ``capacity``: containers of C++ and Rust that have room for much more than they hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gdbheap.report.words.finding_words import Words
 
 TABLES = "buckets"
 RUST = "rust "
-# Only three pointers in order say what they are.
+# Three ascending pointers are the only evidence for such a vector.
 IF_VECTORS = "if these are std::vectors: readers, arenas and rings have the same three pointers"
 
 

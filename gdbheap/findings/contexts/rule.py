@@ -1,4 +1,4 @@
-"""The memory contexts of a PostgreSQL backend that have most: those of one name, or of prepared statements."""
+"""The largest memory contexts of a PostgreSQL backend: those of one name, or of prepared statements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.contents.postgresql.contexts import Context, PostgresqlContent
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.targets.ranges import joined
 
-# plancache.c: a prepared statement has a context of each of these names, a plan of its own for a while.
+# plancache.c: a prepared statement has contexts of the first two names, and of the last one while it has its own plan.
 SOURCE = "CachedPlanSource"
 OF_STATEMENTS = (SOURCE, "CachedPlanQuery", "CachedPlan")
 PREPARED = "prepared statements"
@@ -21,8 +21,11 @@ OF_CONTEXTS = re.compile(r"^(?:[\d,]+ )?memory contexts? (.+)$")
 
 @dataclass(frozen=True)
 class LargestContext(Figures):
-    """The contexts' ``name``, how many have it (``count``), their bytes from malloc in ``total``, and how many of them
-    are ``free`` in them. ``statements``: how many prepared statements they belong to; 0 for other contexts."""
+    """The contexts of one ``name``, their number (``count``) and their bytes from malloc (``total``).
+
+    ``free``: the bytes that are free in them. ``statements``: the number of prepared statements to which they belong; 0
+    for other contexts.
+    """
 
     ids = ("postgresql-context",)
     name: str
@@ -38,7 +41,7 @@ class LargestContext(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The contexts of one name that have most, if they have enough."""
+    """Return the contexts of the name with the most bytes, if these are enough."""
     if evidence.heap.target.refusal is not None:
         return []
     groups: dict[str, list[Context]] = defaultdict(list)

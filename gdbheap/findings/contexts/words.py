@@ -1,4 +1,4 @@
-"""postgresql-context: the memory contexts of a PostgreSQL backend that have most."""
+"""Texts of the finding ``postgresql-context``: the largest memory contexts of a PostgreSQL backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cycles of objects that nobody reaches, and that the garbage collector has not taken."""
+"""Unreachable cycles of objects that the garbage collector has not collected yet."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class Cycles(Figures):
-    """``objects`` in all, and the ``type`` whose objects have the most bytes (``largest``). Of the collector, where it
-    was found: whether it is ``enabled``, has ``frozen`` objects, and by ``count`` of ``threshold`` how far it is from
-    its next run over the youngest generation. ``closing``: the references that close the largest group of cycles, and
-    ``times``, how many cycles that are."""
+    """The number of ``objects``, and the ``type`` whose objects have the most bytes (``largest``).
+
+    About the collector, if it was found: ``enabled``; ``frozen``: whether it has frozen objects; ``count`` of
+    ``threshold``: how close it is to its next run over the youngest generation. ``closing``: the references that close
+    the largest group of cycles; ``times``: the number of these cycles.
+    """
 
     ids = ("cycles",)
     objects: int
@@ -30,8 +32,10 @@ class Cycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Find the cycles that the collector would free, after gc.unfreeze() where objects are frozen. The graph of
-    references is drawn for few blocks, where the collector is off, or in detail."""
+    """Return the cycles that the collector would free, after gc.unfreeze() if objects are frozen.
+
+    The graph of references is built for few blocks, if the collector is off, or in detail.
+    """
     found = evidence.unreachable
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""cycles: objects that only refer to one another."""
+"""Texts of the finding ``cycles``: unreachable objects that only refer to one another."""
 
 from __future__ import annotations
 

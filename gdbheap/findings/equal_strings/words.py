@@ -1,4 +1,4 @@
-"""equal-strings: many strings with few values."""
+"""Texts of the finding ``equal-strings``: many strings with few values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slabs, spans or pages with blocks of one size each, whose blocks would fit into fewer of them."""
+"""Slabs, spans or pages, each for one block size, whose blocks would fit into fewer of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from gdbheap.targets.target import AT_ENTRY
 
 @dataclass(frozen=True)
 class Fragmented(Figures):
-    """``groups`` of blocks, slabs, spans or pages (``kind``), would go if their ``blocks`` were moved into others, of
-    ``all_groups`` in which blocks lie; ``free``: the bytes of free blocks in all of them. ``sizes``: of blocks that
-    keep a page or more so; of these ``size`` keeps ``of_size`` bytes, the most. ``server``: the redis or valkey
-    whose own jemalloc it is, which moves blocks; "" for all other programs."""
+    """The groups of blocks (``kind``: slabs, spans or pages) that would be empty after packing.
+
+    ``groups`` of ``all_groups`` would be freed if their ``blocks`` moved into others; ``free``: the bytes of free
+    blocks in all of them. ``sizes``: the number of block sizes that each keep at least a page this way; blocks of
+    ``size`` bytes keep the most, ``of_size`` bytes. ``server``: the redis or valkey with its own jemalloc, which moves
+    blocks; "" for all other programs.
+    """
 
     ids = ("fragmented-*",)
     title: str
@@ -34,8 +37,10 @@ class Fragmented(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """What would go with the groups that packed blocks do not need: their resident pages, less what is not resident in
-    those that would be filled."""
+    """Return what packing would free: resident pages of groups that packed blocks do not need.
+
+    Absent pages of the groups that would be filled are subtracted.
+    """
     heap = evidence.heap
     if heap.target.pages is None:
         return []
@@ -68,7 +73,8 @@ def _claim(evidence: Evidence, allocator: Allocator, packing: _native.Packing) -
 
 
 def _server(evidence: Evidence, allocator: Allocator) -> str:
-    """Return the server that has jemalloc linked into its program: on a library's it refuses to move blocks."""
+    """Return the server whose own program contains jemalloc: with jemalloc in a library, the server refuses to move
+    blocks."""
     if not isinstance(allocator, JemallocLibraries):
         return ""
     program = evidence.heap.target.object_of(evidence.heap.target.auxv.get(AT_ENTRY, 0))

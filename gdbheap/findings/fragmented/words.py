@@ -1,4 +1,4 @@
-"""fragmented-*: slabs of jemalloc, spans of tcmalloc, or pages of mimalloc, whose blocks would fit into fewer."""
+"""Texts of the finding ``fragmented-*``: jemalloc slabs, tcmalloc spans or mimalloc pages that blocks could share."""
 
 from __future__ import annotations
 

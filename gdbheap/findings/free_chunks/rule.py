@@ -1,4 +1,4 @@
-"""Free chunks between used ones: whole pages that free() leaves resident, and malloc_trim() would not."""
+"""Free chunks between used ones: whole pages that free() leaves resident, and malloc_trim() would return."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.findings.finding import MAX_GRAPH_BLOCKS, MIN_FINDING_BYTES, Claim, Evidence, Figures, Finding
 
-# In KiB: what 'heap holes' lists unless told otherwise, and smaller minima.
+# Minimum sizes in KiB: the default of 'heap holes', then smaller ones.
 HOLE_SIZES = (1024, 256, 64, 16, 4)
 
 
 @dataclass(frozen=True)
 class FreeChunks(Figures):
-    """``chunks`` that hold whole pages, the bytes of these in the ``main`` arena and in those of ``threads``, and how
-    many ``arenas`` of threads have some; of these ``unused_arenas`` that no thread uses any more have ``unused``.
-    ``pinned_by``: the path to the block above the largest of them, "" where none is known."""
+    """The ``chunks`` that have whole pages, and the bytes of these pages.
+
+    ``main``: those in the main arena; ``threads``: those in ``arenas`` of threads. ``unused``: those in
+    ``unused_arenas`` that no thread uses any more. ``pinned_by``: the path to the block after the largest chunk, "" if
+    unknown.
+    """
 
     ids = ("free-chunks",)
     chunks: int
@@ -28,7 +31,7 @@ class FreeChunks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """What malloc_trim(0) would give back, without what is at the end of the main arena's top."""
+    """Return what malloc_trim(0) would return, without the end of the main arena's top."""
     trim = evidence.trim
     if trim is None:
         return []
@@ -46,8 +49,10 @@ def find(evidence: Evidence) -> list[Claim]:
 
 
 def _holes(evidence: Evidence) -> list[str]:
-    """Return the line that lists the largest holes, with a minimum where all are smaller than what it lists
-    without; no line where none has a page."""
+    """Return the command that lists the largest holes, with a minimum if all are smaller than its default.
+
+    Empty if no hole is listed with even the smallest minimum.
+    """
     found = (size for size in HOLE_SIZES if evidence.glibc is not None and evidence.glibc.holes(size << 10))
     size = next(found, None)
     if size is None:
@@ -56,8 +61,11 @@ def _holes(evidence: Evidence) -> list[str]:
 
 
 def _above_largest(evidence: Evidence) -> str:
-    """Return the path to the block in use above the largest free chunk; "" where that is not worth a finding of its
-    own, or the graph of references would take longer than all the rest."""
+    """Return the path to the block in use after the largest free chunk.
+
+    "" if the chunk does not deserve a finding of its own, or the graph of references would take longer than all the
+    rest.
+    """
     rows = [] if evidence.glibc is None else evidence.glibc.holes(MIN_FINDING_BYTES)
     most = max(rows, key=lambda row: row.end - row.start, default=None)
     if most is None or most.after is None or most.after.state != "used":

@@ -1,4 +1,4 @@
-"""free-chunks: whole pages that free() leaves resident."""
+"""Texts of the finding ``free-chunks``: whole pages that free() leaves resident."""
 
 from __future__ import annotations
 

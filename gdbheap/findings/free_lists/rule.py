@@ -1,4 +1,4 @@
-"""Objects on the interpreter's free lists: handed out by the allocator, and not alive."""
+"""Objects on the interpreter's free lists: blocks in use without a live object."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 
 from gdbheap.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
 
-# A frame that its code keeps (up to 3.9) is on no list.
+# A frame that its code object keeps (up to 3.9) is on no free list.
 KEPT_BY_CODE = "frame"
-# What allocators have of a block beyond what was asked for, of blocks of that size.
+# The largest difference between the size of such a block and the size that was asked for.
 MAX_ROUNDED = 48
 
 
 @dataclass(frozen=True)
 class FreeLists(Figures):
-    """``objects`` in all, and their bytes (``size``); of the ``type`` that has the most bytes, how many (``most``) and
-    their bytes. ``slabs``: of Python 2, how many blocks of malloc it keeps for numbers of which none is alive, and
-    their bytes."""
+    """The number of ``objects`` on free lists, and their bytes (``size``).
+
+    ``most``, ``most_bytes``: the number and bytes of the ``type`` with the most bytes. ``slabs``, ``slab_bytes``: in
+    Python 2, the malloc blocks kept for numbers without a live number in them.
+    """
 
     ids = ("free-lists",)
     objects: int
@@ -29,8 +31,11 @@ class FreeLists(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """All objects on free lists, and blocks of free numbers, counted where a sample of the blocks, or how many blocks
-    of that size there are, says that they may be worth it."""
+    """Return all objects on free lists, and blocks of free numbers.
+
+    They are counted only if a sample of the blocks, or the number of blocks of that size, shows that they may be
+    enough.
+    """
     idle = SAMPLE_CAUTION * sum(row.idle_bytes for row in evidence.estimates if _is_cleared(row.type))
     if not evidence.worth(idle + _most_of_slabs(evidence)):
         return []
@@ -50,7 +55,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _most_of_slabs(evidence: Evidence) -> int:
-    """Return the bytes of the used blocks that have the size of those in which Python 2 keeps numbers."""
+    """Return the bytes of used blocks of the size in which Python 2 keeps numbers."""
     slab = evidence.objects.layout.slab if evidence.objects is not None else None
     if slab is None:
         return 0
@@ -59,5 +64,5 @@ def _most_of_slabs(evidence: Evidence) -> int:
 
 
 def _is_cleared(name: str) -> bool:
-    """Free lists of the interpreter's own types, not those of libraries."""
+    """Return whether a type has one of the interpreter's own free lists, not a library's."""
     return "." not in name and name != KEPT_BY_CODE

@@ -1,4 +1,4 @@
-"""free-lists: objects that the interpreter keeps for reuse."""
+"""Texts of the finding ``free-lists``: objects that the interpreter keeps for reuse."""
 
 from __future__ import annotations
 

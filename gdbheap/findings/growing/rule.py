@@ -1,4 +1,4 @@
-"""What has grown since an earlier look: its figures. No rule: gdbheap/snapshots/growing.py compares the two."""
+"""The figures of growth since an earlier snapshot; gdbheap/snapshots/growing.py compares the snapshots."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from gdbheap.findings.finding import UNLISTED, Figures
 
 @dataclass(frozen=True)
 class Growing(Figures):
-    """``more``: bytes in use, in all allocators, beyond those of the earlier look, which was ``seconds`` ago. Of them
-    the type that grew the most, by ``count`` objects and ``gained`` bytes with their buffers; the block size that did,
-    by ``blocks`` of ``size`` bytes; and the object that retains the most of what came: its ``address``, its ``path`` as
-    Python, and how many bytes more it retains. ``limit_in``: seconds until RSS reaches the limit, at this rate."""
+    """The growth since an earlier snapshot, ``seconds`` ago.
+
+    ``more``: the additional bytes in use, in all allocators. The type that grew most gained ``count`` objects and
+    ``gained`` bytes with their buffers. The block size that grew most gained ``blocks`` of ``size`` bytes. ``address``,
+    ``path`` (as Python): the object that retains most of the growth, ``retained`` bytes more. ``limit_in``: seconds
+    until RSS reaches the limit at this rate.
+    """
 
     ids = ("growing",)
     seconds: int

@@ -1,4 +1,4 @@
-"""growing: what has come since an earlier look."""
+"""Texts of the finding ``growing``: growth since an earlier snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holes where buffers were before realloc moved them: they still hold what the buffers held then."""
+"""Holes that buffers left when realloc moved them: they still contain what the buffers contained then."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
 MAX_BUFFERS, MAX_HOLES = 64, 1024
-# A copy that is longer than this share of the buffer does not show that the buffer was smaller.
+# A copy longer than this share of the buffer does not prove that the buffer was smaller.
 MAX_SHARE_OF_BUFFER = 0.95
-# At most this share of a copy may have been handed out again, at its beginning.
+# At most this share of a copy, at its beginning, may have been reused.
 MAX_SHARE_REUSED = 0.5
 MIN_COPIES = 3
 
 
 @dataclass(frozen=True)
 class GrowingBuffers(Figures):
-    """How many ``copies`` there are, and of how many ``buffers``. Of the buffer that has the most, at ``address``:
-    ``what`` it is (None where that would take long), its ``size``, and the lengths of its copies. ``origin``: how the
-    threshold came to its value (``thresholds``)."""
+    """The number of ``copies``, and of their ``buffers``.
+
+    For the buffer with the most copies: its ``address``; ``what`` it is (None if that takes long to find out); its
+    ``size``; the ``shortest`` and ``longest`` copy. ``origin``: how the threshold got its value (``thresholds``).
+    """
 
     ids = ("growing-buffers",)
     address: int
@@ -40,7 +42,7 @@ class GrowingBuffers(Figures):
 
 @dataclass(frozen=True)
 class Copy:
-    """[start, end): what is left of a copy of a buffer's (address, size with the header) first ``length`` bytes."""
+    """[start, end): the rest of a copy of the first ``length`` bytes of ``buffer`` (address, size with header)."""
 
     start: int
     end: int
@@ -49,7 +51,7 @@ class Copy:
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The resident pages of such copies, of 128 KiB or more."""
+    """Return the resident pages of such copies of 128 KiB or more."""
     holes = sorted(evidence.large_holes, key=lambda hole: hole[0] - hole[1])[:MAX_HOLES]
     if evidence.heap.target.remote and not evidence.detail:
         return []
@@ -76,8 +78,10 @@ def _figures(evidence: Evidence, copies: list[Copy]) -> GrowingBuffers:
 
 
 def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
-    """What of the holes was a buffer that is larger now; where two say that of the same bytes the one that more of the
-    hole speaks for."""
+    """Return the parts of holes that were buffers which are larger now.
+
+    If two copies claim the same bytes, the one with more matches in the hole gets them.
+    """
     target = evidence.heap.target
     if target.pages is None:
         return []
@@ -92,7 +96,7 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
         if start - base > MAX_SHARE_REUSED * length:
             continue
         for other in found:
-            # Where a copy ends is known to the page.
+            # The end of a copy is known only to the page.
             if start < other.end and other.start < end:
                 start, end = (other.end, end) if base > other.start else (start, other.start)
         if end - start > target.machine.page:
@@ -101,5 +105,5 @@ def _copies(evidence: Evidence, holes: list[tuple[int, int]]) -> list[Copy]:
 
 
 def _what(evidence: Evidence, buffer: tuple[int, int]) -> Described | None:
-    """What a buffer is, where that is quickly found out."""
+    """Return what a buffer is; None if that takes long to find out."""
     return None if evidence.objects is None else describe_blocks(evidence.heap, [buffer])[buffer[0]]

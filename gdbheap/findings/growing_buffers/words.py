@@ -1,4 +1,4 @@
-"""growing-buffers: what realloc() left in holes where it moved buffers."""
+"""Texts of the finding ``growing-buffers``: copies that realloc() left in holes when it moved buffers."""
 
 from __future__ import annotations
 

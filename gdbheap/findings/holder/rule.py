@@ -1,4 +1,4 @@
-"""Holders that have a quarter of RSS or more each; the first page finds them (answers/main_holders)."""
+"""Holders of at least a quarter of RSS; the first page finds them (answers/main_holders)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from gdbheap.graph.roots import BY_LEFT_OVER, GLOBAL
 __all__ = ["RUNTIME", "Holder", "MainHolder", "Trait", "found_of", "holds_alone", "is_room_of", "with_room"]
 
 MIN_PERCENT = 25
-# Findings that say more of a holder's bytes than that it has them, if they are about most of these.
+# Findings that say more about a holder's bytes than that it has them, if they cover MOST_PERCENT of these.
 SPECIFIC, MOST_PERCENT = ("small-views",), 80
 RUNTIME = "runtime"
 # All that have no row of their own.
 OTHERS = "others"
 # A holder that frees less than this share of its bytes does not hold them alone.
 ALONE_PERCENT = 80
-# The kinds of holders whose memory no allocator handed out (answers/outside).
+# The kinds of holders whose memory comes from no allocator (answers/outside).
 STATIC, STACK, STORAGE, WRITTEN, FILE, CODE = (
     "static data", "stack", "thread-local data", "written pages", "file", "code",
 )  # fmt: skip
 SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED = (
     "shared memory", "break", "mapped memory", "library memory", "ended stacks",
 )  # fmt: skip
-# What calls that have returned left of a stack: below its stack pointer nothing is in use.
+# The pages below a stack pointer, left by calls that have returned: nothing there is in use.
 LEFT = "below stack pointers"
-# The beginnings of the ids of findings that are about such memory: it has no second one.
+# Prefixes of the ids of findings about memory of each kind; such memory gets no second finding.
 COVERED = {
     STACK: ("stacks",),
     LEFT: ("stacks",),
@@ -48,11 +48,11 @@ COVERED = {
     TRACEMALLOC: ("tracemalloc",),
 }
 OUTSIDE = (STATIC, STACK, STORAGE, WRITTEN, FILE, CODE, SHARED, BREAK, MAPPED, LIBRARY_MEMORY, ENDED, LEFT)
-# Nothing frees them, or they say what a finding of their own says.
+# Nothing frees such memory, or it has its own finding.
 NO_FINDING = (RUNTIME, CODE)
 
 
-# What the memory around a holder says of it.
+# Kinds of traits: what the memory around a holder shows.
 LABEL, LOG_HANDLER, BUFFERING_HANDLER = "label", "log handler", "buffering log handler"
 DATABASE, OPENED = "database", "opened by ended threads"
 WRITTEN_FILE, SHARED_FILE, SHARED_MEMORY = "written pages of a file", "shared pages of a file", "mapped shared memory"
@@ -60,14 +60,16 @@ WRITTEN_FILE, SHARED_FILE, SHARED_MEMORY = "written pages of a file", "shared pa
 
 @dataclass(frozen=True)
 class Trait:
-    """What the memory around a holder says of it. ``kind``: LABEL, the label of a metric that has most values: its
-    ``name``, how many these are (``count``) and an ``example``; LOG_HANDLER, a handler of logging, or
-    BUFFERING_HANDLER, one that keeps records until it is flushed: the ``name`` of its class and that of its logger
-    (``example``); DATABASE, what ``count`` connections of sqlite3 are to: the ``name`` of
-    the file or the database, and whether it is a "file", in "memory" or "temporary" (``example``), None where that is
-    not proven; OPENED, how many of them threads opened that have ended; WRITTEN_FILE, its largest mapping is a private
-    one of the file ``name``, most pages of which were written; SHARED_FILE, it is a shared one of that file;
-    SHARED_MEMORY, of shared memory."""
+    """What the memory around a holder shows about it, by ``kind``.
+
+    LABEL: the metric label with the most values: its ``name``, the number of values (``count``) and an ``example``.
+    LOG_HANDLER: a logging handler; BUFFERING_HANDLER: one that keeps records until it is flushed; both with the
+    ``name`` of its class and that of its logger (``example``). DATABASE: the database of ``count`` sqlite3 connections:
+    the ``name`` of its file or itself, and whether it is a "file", in "memory" or "temporary" (``example``), None if
+    that is not proven. OPENED: the number of these that ended threads opened. WRITTEN_FILE: its largest mapping is a
+    private one of the file ``name``, with most pages written. SHARED_FILE: the mapping is a shared one of that file.
+    SHARED_MEMORY: the mapping is shared memory.
+    """
 
     kind: str
     name: str
@@ -78,7 +80,7 @@ class Trait:
 
 @dataclass(frozen=True)
 class MainHolder:
-    """The blocks of one holder. ``kind``: of shared_out.SharedOut, a root's (graph.roots) or "runtime"."""
+    """The blocks of one holder. ``kind``: as in shared_out.SharedOut, a root's kind (graph.roots), or "runtime"."""
 
     keys: ClassVar[dict[str, str]] = {"outside": "outside_address", "alone": "is_most", "limit": "maxsize"}
     bytes: int
@@ -107,21 +109,24 @@ class MainHolder:
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Of a file of format 1."""
+        """Return ``content`` of a format 1 file with today's key names."""
         return renamed_keys(content, {"outside": "outside_address", "alone": "is_most", "limit": "maxsize"})
 
 
 def holds_alone(freed: int, held: int) -> bool:
-    """Return whether a holder that frees so much of what it has holds that alone."""
+    """Return whether a holder that would free ``freed`` of its ``held`` bytes holds them alone."""
     return 100 * freed >= ALONE_PERCENT * held
 
 
 @dataclass(frozen=True)
 class Holder(Figures):
-    """A ``holder`` of much, with ``count`` items where it has a length; ``same``: the id of a more specific
-    finding about most of its bytes, None where there is none; ``parent``: the process that a Python was forked from, as
-    far as it runs still. ``left_over``: only words that may be left over lead to most of it; ``room``: bytes of
-    containers' room that another finding guesses and that may be among these, 0 for none."""
+    """A large ``holder``, with ``count`` items if it has a length.
+
+    ``same``: the id of a more specific finding about most of its bytes, or None. ``parent``: the process from which
+    a Python was forked, if it still runs. ``left_over``: most of it is reachable only through possibly stale pointers.
+    ``room``: the bytes of unused container capacity that another finding guesses and that may be among these; 0 for
+    none.
+    """
 
     ids = ("holder",)
     holder: MainHolder
@@ -133,7 +138,7 @@ class Holder(Figures):
 
 
 def with_room(found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings, each of a holder with the room of containers that may be a quarter of it or more."""
+    """Return the findings, with the guessed unused capacity added to holders of which it is at least a quarter."""
     guess = next((one for one in found if one.id == "capacity" and one.doubtful), None)
     if guess is None:
         return list(found)
@@ -149,16 +154,17 @@ def with_room(found: Sequence[Finding]) -> list[Finding]:
 
 
 def is_room_of(room: object, holder: object) -> bool:
-    """Return whether the container with the most of the room that a finding is about lies below a finding's holder, by
-    their figures."""
+    """Return whether the container with the most unused room in one finding lies below the holder of another."""
     if not isinstance(holder, Holder) or not isinstance(room, ContainerRoom) or not room.path:
         return False
     return holder.holder.path == room.path or holder.holder.path.startswith(f"{room.path}: ")
 
 
 def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Finding] = ()) -> list[Finding]:
-    """Return a finding about each of ``rows``, the largest ones first, that has at least MIN_PERCENT of RSS and that
-    none of the ``others`` is about. They may be intended."""
+    """Return a finding about each holder in ``rows`` with at least MIN_PERCENT of RSS, unless ``others`` cover it.
+
+    The largest come first. They are doubtful, as they may be intended.
+    """
     rss = evidence.heap.target.rss.bytes
     if rss is None:
         return []
@@ -167,7 +173,7 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         if row.resident is None or not _is_worth(row, rss) or _is_covered(row, others):
             continue
         specific = [one for one in others if one.id in SPECIFIC and _is_most(one.bytes, row.resident)]
-        # One holder is about the same memory.
+        # Only one holder can be about the same memory.
         same = specific[0] if specific and not found else None
         left_over = _is_left_over(evidence, row)
         figures = Holder(row, row.count, None if same is None else same.id, _parent(evidence), left_over)
@@ -183,8 +189,10 @@ def _parent(evidence: Evidence) -> int | None:
 
 
 def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
-    """Return whether half of what a program without Python would have there is doubtful: the chains to it lead through
-    the holder, or its largest block, over words that may be left over."""
+    """Return whether half of a holder's bytes, in a program without Python, is doubtful.
+
+    The chains to doubtful blocks lead through the holder or its largest block, over pointers that may be stale.
+    """
     found = evidence.unreachable
     places = {holder.address, holder.largest_block} - {None}
     if found is None or not places or evidence.heap.references.counts_references:
@@ -207,7 +215,7 @@ def _is_worth(row: MainHolder, rss: int) -> bool:
 
 
 def _is_covered(row: MainHolder, others: Sequence[Finding]) -> bool:
-    """Return whether other findings are about the same object, or about half of such memory or more."""
+    """Return whether other findings are about the same object, or about at least half of such memory."""
     if any(isinstance(one.figures, LargestContext) and one.figures.is_about(row.path) for one in others):
         return True
     size = sum(one.bytes for one in others if one.id.startswith(COVERED.get(row.kind, ())))
@@ -221,8 +229,10 @@ def _is_most(part: int, whole: int) -> bool:
 
 
 def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> list[str]:
-    """Return the line that says more of what it holds than the row does: about the parent and its children, where tasks
-    wait, the largest block, or what retains the most."""
+    """Return the command that shows more about what it holds.
+
+    It shows the parent and its children, where tasks wait, the largest block, or what retains the most.
+    """
     if _parent(evidence) is not None:
         return [f"gdbheap {evidence.parent} --children"]
     if holder.kind in (STACK, LEFT):
@@ -235,6 +245,6 @@ def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> li
         return evidence.line("tasks") + ([] if holder.task_kind == TASK else evidence.line("retained"))
     if holder.largest_block is not None:
         return evidence.line("why", f"{holder.largest_block:#x}")
-    # What keeps the holder itself alive is on the page.
+    # The page already shows what keeps the holder itself alive.
     is_of_python = evidence.heap.is_python and holder.kind != GLOBAL
     return evidence.line("retained") if is_of_python else evidence.line("chunks", "--by=type")

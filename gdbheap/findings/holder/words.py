@@ -1,4 +1,4 @@
-"""holder: one holder has a quarter of RSS or more."""
+"""Texts of the finding ``holder``: one holder of at least a quarter of RSS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gdbheap.report.text.numbers import size_text
 from gdbheap.report.words.finding_words import Words
 from gdbheap.report.words.main_holders import described, names_of, others_of, readable
 
-# The remedy for each type of object, and for those whose memory is that of a C library.
+# Remedies by type of object, and for types whose memory belongs to a C library.
 __all__ = ["WORDS", "remedy_of"]
 
 LRU_CACHE = "functools._lru_cache_wrapper"
@@ -44,7 +44,7 @@ OF_LIBRARIES = {
     "sqlite3.Connection": "PRAGMA cache_size limits the page cache of a file, PRAGMA shrink_memory frees it. In a "
     "database in memory, DELETE and VACUUM free rows",
 }
-# The same where it is proven what the connections are to.
+# Remedies for connections by the proven kind of database.
 OF_DATABASES = {
     IN_FILE: "PRAGMA cache_size limits the page cache of a connection, PRAGMA shrink_memory and close() free it: "
     "the data is in the file",
@@ -55,7 +55,7 @@ OPENER_ENDED = (
     ". The threads that opened these connections have ended: drop the last reference to each unused one, "
     "which closes it"
 )
-# The remedy by what the memory around a holder says.
+# Remedies by the kind of trait.
 OF_TRAITS = {
     LABEL: "use labels with few values, such as a route and not a path",
     LOG_HANDLER: "remove the handler, or have it drop what was written",
@@ -66,12 +66,12 @@ OF_TRAITS = {
     SHARED_MEMORY: "count it once for all processes that map it, as PSS does; close() it where it is no longer used",
     SHARED_FILE: "close() removes the pages from this RSS; the kernel writes them back and drops them when it must",
 }
-# The same where most is Python's objects, which the library refers to.
+# Remedies for these types if most of the memory is Python objects to which the library refers.
 OF_CALLBACKS = {
     "sqlite3.Connection": "close() it, or drop what its registered functions and callbacks refer to: most of this is "
     "Python objects, which no PRAGMA frees",
 }
-# The remedy by the beginning of the holder's name.
+# Remedies by the beginning of the holder's name.
 OF_NAMES = {
     "the exception that ": "do long work after the except block: until it ends, the exception keeps its arguments, "
     "and its traceback the variables of all functions that were running",
@@ -87,14 +87,14 @@ OF_NAMES = {
     "objects in the Java heap": "drop the references to direct ByteBuffers (-XX:MaxDirectMemorySize bounds them), and "
     "call end() of each Deflater and Inflater that is done: a collection frees what nothing refers to",
 }
-# The remedy by the beginning of the type that most of the holder's bytes are.
+# Remedies by the beginning of the type that has most of the holder's bytes.
 OF_PARTS = {
     "memory of destroyed C++ objects": "drop each std::weak_ptr whose expired() is true, or make the objects by "
     "std::shared_ptr<T>(new T): the one block of std::make_shared stays as long as a std::weak_ptr to it does",
     "prometheus_client.": OF_TRAITS[LABEL],
     "ssl.SSLContext": REMEDIES["ssl.SSLContext"],
 }
-# The remedy by the kind of memory that no allocator handed out.
+# Remedies by the kind of memory that comes from no allocator.
 OF_KINDS = {
     STATIC: "make it smaller, or allocate it when needed: it stays while the program or library is loaded",
     STACK: "bound the recursion, or allocate large variables: a stack's pages stay until its thread ends",
@@ -109,14 +109,14 @@ OF_KINDS = {
 OF_MODULES = "import the file once, or delete the modules from sys.modules"
 
 
-# The remedy by what the way to the largest block leads through.
+# Remedies by an edge on the path to the largest block.
 OF_WAYS = {
     ".__traceback__": "keep the text of an exception, or exception.with_traceback(None): a traceback keeps the frames "
     "of all functions that were running, with their variables",
 }
 THROUGH = "through "
 ON_STACK = re.compile(r"^(stack|registers) of thread \d+")
-# The remedy by the kind of tasks and suspended functions that lead to most of it.
+# Remedies by the kind of tasks and suspended functions that hold most of it.
 WAITING = "limit how many {} run at once, or give what they wait for a timeout; 'heap tasks' shows where they wait"
 STOPPED = "{}: each keeps its variables; 'heap tasks' shows where they stopped"
 OF_TASKS = {
@@ -134,7 +134,7 @@ FORKED = (
     "this process was forked from {0}, and using an object that both have copies its page: see how much was copied so, "
     "and what helps, before you set a limit or drop anything"
 )
-# What a more specific finding is about, by its id.
+# The memory of a more specific finding in words, by its id.
 SAME = {"small-views": "the views above"}
 
 
@@ -155,7 +155,7 @@ def _text(figures: Holder) -> str:
 
 
 def _largest(way: str) -> str:
-    """Say by which steps a holder leads to its largest block: by names, or only through blocks of C code."""
+    """Return the steps from a holder to its largest block: their names, or only the C blocks between."""
     through = way.removeprefix("holds it, ")
     if through.startswith(THROUGH):
         return f"its largest block is reached {through}"
@@ -163,7 +163,7 @@ def _largest(way: str) -> str:
 
 
 def _others(holder: MainHolder) -> str:
-    """Say who else holds the same, and what goes without one and without all of them."""
+    """Return who else holds the same, and what dropping one or all of them frees."""
     if holder.names:
         return f"; {names_of(holder)}: it stays until no name refers to it"
     if holder.alone or holder.retained is None:
@@ -186,9 +186,9 @@ def _advice(figures: Holder) -> str:
 
 
 def remedy_of(holder: MainHolder) -> str | None:
-    """Return what helps against a holder of a known kind; None for others."""
+    """Return the remedy for a holder of a known kind; None for others."""
     most = holder.parts[0].what if holder.parts else ""
-    # Blocks that only C code refers to count for the object that has them.
+    # Blocks to which only C code refers count for the object that owns them.
     is_of_library = most.startswith(BLOCK) or most in OF_LIBRARIES
     known = [OF_TRAITS[trait.kind] for trait in holder.traits if trait.kind in OF_TRAITS]
     known += _of_databases(holder) if is_of_library else []
@@ -213,7 +213,7 @@ def _of_cache(holder: MainHolder) -> str:
 
 
 def _of_databases(holder: MainHolder) -> list[str]:
-    """Return what helps where all connections are to databases of one kind, and that is proven."""
+    """Return the remedy if all connections are proven to have databases of one kind, or their threads have ended."""
     kinds = {trait.example for trait in holder.traits if trait.kind == DATABASE}
     ended = OPENER_ENDED if any(trait.kind == OPENED for trait in holder.traits) else ""
     told = OF_DATABASES.get(kinds.pop() or "") if len(kinds) == 1 else None

@@ -1,4 +1,4 @@
-"""Huge pages that are mostly unused: the kernel made all of each resident."""
+"""Huge pages that are mostly unused, as the kernel makes each one resident as a whole."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from gdbheap.answers.accounting.partition import huge_ranges, total
 from gdbheap.findings.finding import UNLISTED, Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import NO_HUGE_PAGES
 
-# What nobody holds.
+# The states of memory that is not in use.
 FREE = (State.FREE, State.RESERVED, State.TOP)
 HUGE_PAGE = 2 << 20
 
 
 @dataclass(frozen=True)
 class HugePages(Figures):
-    """Bytes in ``huge`` pages, of these the ``free`` ones, of these the ``untouched`` ones, and how many ``huge_pages``
-    those are in."""
+    """The bytes in ``huge`` pages: the ``free`` ones, and of these the ``untouched`` ones.
+
+    ``huge_pages``: the number of huge pages with untouched bytes.
+    """
 
     ids = ("huge-pages",)
     huge: int
@@ -28,7 +30,7 @@ class HugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Free pages in huge pages that hold nothing but zeros: nobody has written to them since the kernel gave them."""
+    """Return the free pages of zeros in huge pages: nothing was written to them since the kernel made them."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge:
         return []

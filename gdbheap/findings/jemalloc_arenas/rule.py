@@ -1,4 +1,4 @@
-"""Arenas of jemalloc, each with slabs of its own that are not full: with fewer arenas there are fewer of these."""
+"""Arenas of jemalloc, each with its own partly filled slabs: fewer arenas have fewer of these."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from gdbheap.targets.ranges import subtract
 
 @dataclass(frozen=True)
 class JemallocArenas(Figures):
-    """``arenas`` with ``slabs``, of which so many as are ``fewer`` would go with ``wanted`` arenas. ``setting``: says
-    that there be so many; ``owner``: the module whose they are, "" where there is one alone."""
+    """The ``arenas`` with their ``slabs``. With ``wanted`` arenas there would be ``fewer`` slabs less.
+
+    ``setting``: limits the number of arenas. ``owner``: the module whose jemalloc it is, "" if there is only one.
+    """
 
     ids = ("jemalloc-arenas",)
     arenas: int
@@ -26,8 +28,7 @@ class JemallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """What packed blocks would need less of had they been in fewer arenas, beyond what packing them as they are
-    would."""
+    """Return what fewer arenas would save, beyond what packing blocks within today's arenas would save."""
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

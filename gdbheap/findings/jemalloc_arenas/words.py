@@ -1,4 +1,4 @@
-"""jemalloc-arenas: arenas of jemalloc with slabs of their own that are not full."""
+"""Texts of the finding ``jemalloc-arenas``: jemalloc arenas with their own partly filled slabs."""
 
 from __future__ import annotations
 

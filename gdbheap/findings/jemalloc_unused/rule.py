@@ -1,4 +1,4 @@
-"""Dirty and muzzy extents of jemalloc: pages in which nothing is in use, and which it has not given back yet."""
+"""Dirty and muzzy extents of jemalloc: free pages that it has not returned yet."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 from gdbheap.targets.ranges import joined
 
-# Servers that have a command for jemalloc, MEMORY PURGE.
+# Servers with a command for jemalloc (MEMORY PURGE).
 SERVERS = ("redis", "valkey")
 
 
 @dataclass(frozen=True)
 class JemallocUnused(Figures):
-    """``stretches`` of memory without a block in use, their address space (``virtual``), and how much of what is
-    resident is ``muzzy``: the kernel takes that by itself when memory is short. ``owners``: the modules whose jemalloc
-    has it, that with the most first (``several``: of more than one that is here); ``variable``: what that one reads its
-    settings from, None where it is not to be seen. ``server``: "redis", "valkey", or "" for any other program."""
+    """The ``stretches`` of memory without a block in use, and their address space (``virtual``).
+
+    ``muzzy``: the resident bytes that the kernel takes by itself when memory is short. ``owners``: the modules whose
+    jemalloc has them, the one with the most first; ``several``: whether the process has more than one. ``variable``:
+    where the first one reads its settings from, None if that is hidden. ``server``: "redis", "valkey", or "" for any
+    other program.
+    """
 
     ids = ("jemalloc-unused",)
     stretches: int
@@ -32,7 +35,7 @@ class JemallocUnused(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Their resident bytes."""
+    """Return the resident bytes of these extents."""
     found, pages = evidence.heap.find_allocator(JemallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -1,4 +1,4 @@
-"""jemalloc-unused: extents of jemalloc in which nothing is in use."""
+"""Texts of the finding ``jemalloc-unused``: extents of jemalloc without a block in use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _text(figures: JemallocUnused) -> str:
 
 
 def _advice(figures: JemallocUnused) -> str:
-    """The calls and the variable have the prefix of the build, which may be anything: it is named where it can be."""
+    """Return the advice. Calls and variable have the prefix of the build, which may be anything: it is named if
+    known."""
     variable = figures.variable if (figures.variable or "").isidentifier() else None
     if _is_arrows(figures.owners):
         return ARROW.format(variable=variable or PLAIN)
@@ -42,8 +43,10 @@ def _advice(figures: JemallocUnused) -> str:
 
 
 def _is_arrows(owners: list[str]) -> bool:
-    """Whether most of it is of Arrow's library, whose functions of jemalloc nobody else can call; its ReleaseUnused()
-    asks for "arena.MALLCTL_ARENAS_ALL.purge", which there is not."""
+    """Return whether most of it belongs to Arrow's library, whose jemalloc functions nothing else can call.
+
+    Its ReleaseUnused() calls "arena.MALLCTL_ARENAS_ALL.purge", which does not exist.
+    """
     return any(owner.startswith("libarrow") for owner in owners[:1])
 
 

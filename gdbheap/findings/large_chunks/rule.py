@@ -1,4 +1,4 @@
-"""Holes that large buffers left inside arenas, since malloc no longer gives such buffers mappings of their own."""
+"""Holes that large buffers left inside arenas, since malloc no longer gives them mappings of their own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.settings import MMAP_THRESHOLD
 from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, MMAP, OWN, origin_in
 
-# Used chunks of that size have at least this share of the bytes of the holes.
+# Used chunks of 128 KiB or more must have at least this share of the holes' bytes.
 MIN_PERCENT_USED = 25
 
 
 @dataclass(frozen=True)
 class LargeChunks(Figures):
-    """``holes`` of 128 KiB or more, ``used_chunks`` of that size and their bytes (``used``). ``origin``: how the
-    threshold came to its value (``thresholds``)."""
+    """The number of ``holes`` of 128 KiB or more, and of ``used_chunks`` of that size, with their bytes (``used``).
+
+    ``origin``: how the threshold got its value (``thresholds``).
+    """
 
     ids = ("large-chunks",)
     holes: int
@@ -26,7 +28,7 @@ class LargeChunks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """The resident pages of holes of 128 KiB or more, where there are used chunks of that size too."""
+    """Return the resident pages of holes of 128 KiB or more, if there are used chunks of that size too."""
     glibc, holes = evidence.glibc, evidence.large_holes
     if glibc is None or not holes:
         return []

@@ -1,4 +1,4 @@
-"""large-chunks: holes that large buffers left inside arenas."""
+"""Texts of the finding ``large-chunks``: holes that large buffers left inside arenas."""
 
 from __future__ import annotations
 

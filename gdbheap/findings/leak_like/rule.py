@@ -1,4 +1,4 @@
-"""One container that keeps nearly all objects of a type, and most memory: what a leak looks like at one moment."""
+"""One container with nearly all objects of a type and most memory: what a leak looks like at one moment."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from gdbheap.machines.machine import LOWEST_ADDRESS
 
 MIN_OBJECTS = 25_000
 MIN_SHARE_OF_TYPE, MIN_SHARE_OF_USED = 0.8, 0.5
-# From this share on the graph is drawn: with what only the objects refer to they may be several times as large.
+# From this share on the graph is built: with all that only these objects refer to, they may be several times as large.
 MIN_SHARE_FOR_GRAPH = 0.15
-# Of the references, those that are the only ones to their objects.
+# The smallest share of sampled objects that have no other reference.
 MIN_SHARE_OF_ONLY_REFERENCES = 0.9
 MAX_BUFFERS = 16
-# A sample are groups of neighbouring words: entries of containers are one, two or three words long.
+# A sample consists of groups of neighbouring words, as entries of containers are one, two or three words long.
 SAMPLED_GROUPS, GROUP_WORDS = 64, 6
-# Where containers say how many items they hold, by what their buffer is to them.
+# The offset of a container's length, by the role of its buffer.
 LENGTHS = {"items": 16, "keys": 16, "table": 24}
 
 
 @dataclass(frozen=True)
 class LeakLike(Figures):
-    """The ``address`` of the container, how many objects of the ``type`` it has ``kept`` of the ``count`` there are,
-    all bytes in use (``used``), and of these what would go with it (``bytes``). ``container``: its type; ``path``: as
-    Python, where the graph was drawn; ``age_is_known``: whether anything tells that it has changed of late; ``holder``:
-    the same container among the main holders, None where it is none of these."""
+    """A container at ``address`` that has ``kept`` of the ``count`` objects of ``type``.
+
+    ``used``: all bytes in use; ``bytes``: those that would be freed with it. ``container``: its type. ``path``: as
+    Python, if the graph was built. ``age_is_known``: whether it is known when it last changed. ``holder``: the same
+    container among the main holders, or None.
+    """
 
     ids = ("leak-like",)
     address: int
@@ -50,7 +52,7 @@ class LeakLike(Figures):
 
 
 def with_holders(found: Sequence[Finding], rows: Sequence[MainHolder]) -> list[Finding]:
-    """Return the findings, each about a container that is one of the holders with what is known of that."""
+    """Return the findings, with the holder added to those whose container is one of the main holders."""
     by_address = {row.address: row for row in rows if row.address is not None}
     return [_with_holder(finding, by_address) for finding in found]
 
@@ -63,8 +65,10 @@ def _with_holder(finding: Finding, rows: Mapping[int, MainHolder]) -> Finding:
 
 @dataclass(frozen=True)
 class Sample:
-    """A buffer, and what a sample of its words says: about how many objects of each type (by its address) only it
-    refers to."""
+    """A buffer, and an estimate from a sample of its words: how many objects of each type only it refers to.
+
+    ``counts`` is by the type's address.
+    """
 
     address: int
     size: int
@@ -73,8 +77,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Container:
-    """What owns such a buffer; ``kept`` objects of the type, of ``count`` in all, and the bytes that would go with
-    them."""
+    """The owner of such a buffer: it has ``kept`` of ``count`` objects of ``type``.
+
+    ``bytes``: what would be freed with it.
+    """
 
     owner: Owner
     type: str
@@ -85,12 +91,12 @@ class Container:
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """The container that keeps the most."""
+    """Return the container that keeps the most."""
     if evidence.objects is None:
         return []
     kinds = {row.address: row for row in evidence.estimates if row.count >= MIN_OBJECTS // 2}
     buffers = evidence.largest_blocks(MIN_OBJECTS * evidence.heap.target.machine.word, MAX_BUFFERS)
-    # What is still shared since fork() has not grown since.
+    # A buffer whose pages are still shared since fork() has not grown since then.
     buffers = [(start, size) for start, size in buffers if not is_shared(evidence.heap, start, start + size)]
     samples = [sample for buffer in buffers if (sample := _look(evidence.objects, kinds, buffer))]
     if not samples:
@@ -106,7 +112,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Finding:
-    """Where it is not known that it has changed of late the finding is doubtful."""
+    """Return the finding, doubtful if it is unknown when the container last changed."""
     address, known = most.owner.address, age.is_known
     figures = LeakLike(
         address, most.kept, most.count, used, most.bytes, str(most.owner.type), most.type, most.path, known
@@ -116,7 +122,7 @@ def _finding(evidence: Evidence, most: Container, used: int, age: Age) -> Findin
 
 
 def _look(objects: Objects, kinds: dict[int, Estimate], buffer: tuple[int, int]) -> Sample | None:
-    """What the buffer refers to, if that is nearly all objects of a type."""
+    """Return a sample of the buffer if it refers to nearly all objects of a type; else None."""
     address, size = buffer
     hits: dict[int, list[int]] = {}
     read = 0
@@ -143,7 +149,7 @@ def _words(objects: Objects, address: int, size: int) -> Iterator[int]:
 
 
 def _are_own(objects: Objects, words: list[int]) -> bool:
-    """Whether nearly all are different objects that have no other reference."""
+    """Return whether nearly all are different objects with no other reference."""
     own = 0
     for word in set(words):
         with suppress(Fault):
@@ -152,7 +158,7 @@ def _are_own(objects: Objects, words: list[int]) -> bool:
 
 
 def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> Iterator[Container]:
-    """The owner of a buffer; of the types whose objects it keeps nearly all of, the one that has the most bytes."""
+    """Yield the owner of a buffer with the type, of those it keeps nearly all objects of, that has the most bytes."""
     objects = evidence.objects
     owner = objects.owners_of([sample.address])[sample.address] if objects is not None else None
     if objects is None or owner is None or owner.type is None or owner.role not in LENGTHS:
@@ -171,7 +177,7 @@ def _containers(evidence: Evidence, census: _native.Census, sample: Sample) -> I
 
 
 def _length(objects: Objects, owner: Owner) -> int:
-    """How many items a container says that it holds; 0 where that cannot be read."""
+    """Return the number of items in a container by its own count; 0 if it cannot be read."""
     try:
         return objects.target.space.word(owner.address + objects.release.at(LENGTHS[owner.role]))
     except Fault:
@@ -179,8 +185,7 @@ def _length(objects: Objects, owner: Owner) -> int:
 
 
 def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner) -> dict[int, tuple[int, int]]:
-    """How many objects of each type in a sample there are, and their bytes with their buffers except the one at
-    hand."""
+    """Return the number of objects of each sampled type, and their bytes with their buffers, without this buffer."""
     found = {}
     for row in census.rows:
         if row.address in sample.counts and row.live.count:
@@ -190,7 +195,8 @@ def _rows(objects: Objects, census: _native.Census, sample: Sample, owner: Owner
 
 
 def _by_graph(evidence: Evidence, owner: Owner, least: int) -> tuple[int, str | None]:
-    """What a container retains, at least what is known of it, and its path as Python; without a graph no path."""
+    """Return the bytes that a container retains, at least ``least``, and its path as Python; without a graph no
+    path."""
     references = evidence.graph_of(MAX_LIKELY_GRAPH_BLOCKS)
     node = references.find(owner.address) if references is not None else None
     if references is None or node is None:

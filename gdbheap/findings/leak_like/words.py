@@ -1,4 +1,4 @@
-"""leak-like: one container that keeps nearly all objects of a type."""
+"""Texts of the finding ``leak-like``: one container that keeps nearly all objects of a type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _text(figures: LeakLike) -> str:
 
 
 def _named(figures: LeakLike) -> str:
-    """Name the container as the page does."""
+    """Return the name of the container as the first page prints it."""
     if figures.holder is not None:
         return f"{figures.holder.path} ({described(replace(figures.holder, parts=[]))})"
     path = f" ({source_path(figures.path)})" if figures.path else ""

@@ -1,4 +1,4 @@
-"""Free memory that mlock() keeps: malloc_trim() gives none of it back."""
+"""Free memory that mlock() keeps: malloc_trim() returns none of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class Locked(Figures):
-    """All bytes of the target that are ``locked`` into memory."""
+    """The bytes of the target that are ``locked`` into memory."""
 
     ids = ("locked",)
     locked: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what malloc_trim(0) would give back as well if nothing were locked."""
+    """Return what malloc_trim(0) would return in addition if nothing were locked."""
     glibc, locked = evidence.glibc, evidence.heap.target.locked
     if glibc is None or not locked:
         return []

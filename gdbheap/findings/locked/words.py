@@ -1,4 +1,4 @@
-"""locked: free memory that mlock() keeps."""
+"""Texts of the finding ``locked``: free memory that mlock() keeps."""
 
 from __future__ import annotations
 

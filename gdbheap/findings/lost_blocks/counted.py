@@ -1,4 +1,4 @@
-"""Lost blocks that keep one another by the counts of std::shared_ptr, or of Rust's Rc and Arc."""
+"""Lost blocks that keep one another through the counts of std::shared_ptr, or of Rust's Rc and Arc."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gdbheap.heap import Heap
 
 SHARED_PTR, RC = "std::shared_ptr", "Rc or Arc"
 OF_CXX = ("make_shared", "shared_ptr")
-# Kinds of blocks that may begin with the counts of an Rc; "" where nothing is known.
+# Kinds of blocks that may begin with the counts of an Rc; "" is an unknown kind.
 OF_RUST = ("", "rust counted", "rust object", "rust shared")
-# Whoever has a block of these owns it; so do the counts of a pointer.
+# A block of such a container has a single owner, and so has the count block of a pointer.
 CONTAINERS = ("vector", "map", "list", "unordered", "buckets", "deque", "deque map")
 OF_POINTER = "shared_ptr"
-# What looks like a pointer in a text is none, or an old one behind its end.
+# A pointer in a text is no pointer, or a stale one behind the text's end.
 TEXT = "string"
-# So many heads are looked at, and so many blocks that one leads to, so many bytes of each, and of all.
+# The largest numbers of heads, of blocks reached from one head, of bytes read from each block, and of bytes in all.
 MAX_HEADS, MAX_BLOCKS, MAX_BYTES, MAX_READ = 1000, 2000, 64 << 10, 64 << 20
-# To look at a block takes as long as to read this many bytes.
+# Visiting a block costs as much as reading this many bytes.
 BLOCK_BYTES = MAX_READ // 300_000
-# Larger numbers are no counts.
+# Larger numbers cannot be counts.
 MAX_COUNT = 1 << 32
 
 
@@ -37,9 +37,11 @@ class _Block:
 
 @dataclass(frozen=True)
 class CountedCycles:
-    """How many cycles are closed by objects of ``kind``, SHARED_PTR or RC, "" for none; the ``bytes`` that they retain;
-    ``others``: whether other blocks are lost too; ``heads``: how many heads were looked at, 0 for all, which retain
-    ``looked_at`` bytes; ``type``: the class of most of these objects, "" where that is unknown."""
+    """The ``count`` cycles that objects of ``kind`` close: SHARED_PTR, RC, or "" for none.
+
+    ``bytes``: what they retain. ``others``: whether other blocks are lost too. ``heads``: the number of heads examined,
+    which retain ``looked_at`` bytes; 0 if all were. ``type``: the class of most of these objects, "" if unknown.
+    """
 
     kind: str = ""
     count: int = 0
@@ -51,8 +53,10 @@ class CountedCycles:
 
 
 def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
-    """Return those among lost blocks of ``size`` bytes in a program in C++ or Rust, if they have half of them; where
-    not all heads can be looked at, half of what those retain that are."""
+    """Return such cycles among ``size`` bytes of lost blocks in a C++ or Rust program, if they have half of them.
+
+    If not all heads can be examined, half of the bytes of those that were is enough.
+    """
     heap = evidence.heap
     if heap.references.counts_references:
         return CountedCycles()
@@ -72,7 +76,7 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
     kind = max((SHARED_PTR, RC), key=lambda kind: sum(found[kind]))
     held, count = sum(found[kind]), sum(map(len, found.values()))
     looked_at = size if count == heads.count else min(sum(map(sum, found.values())), size)
-    # Where they have little of the bytes, the rest is what the finding is about.
+    # If the cycles have few of the bytes, the finding is about the other blocks.
     if not held or 2 * held < looked_at:
         return CountedCycles()
     ((name, _count),) = types.most_common(1)
@@ -82,7 +86,7 @@ def find_counted_cycles(evidence: Evidence, size: int) -> CountedCycles:
 
 
 class _Cycles:
-    """The cycles that heads are in."""
+    """Finds what closes the cycles of heads."""
 
     def __init__(self, heap: Heap) -> None:
         self._graph, self._space = heap.references.graph, heap.target.space
@@ -90,8 +94,11 @@ class _Cycles:
         self.left = MAX_READ
 
     def kind(self, head: _native.Head) -> str:
-        """Return what closes the cycle that a head is in; "" where that is not proven: to each block with counts
-        so many words of the cycle lead, and the others are owned by it."""
+        """Return what closes the cycle of a head; "" if that is not proven.
+
+        Proof: each block with counts is pointed to by exactly that many words of the cycle, and every other block has
+        an owner in it.
+        """
         number = self._graph.find(head.address)
         if number is None or self.left < 0:
             return ""
@@ -123,10 +130,10 @@ class _Cycles:
         return _Block(node.address, self._structures.family_of(node.type_address), data)
 
     def _counts(self, block: _Block) -> int:
-        """Return how many words lead to a block, by the counts that it begins with; 0 where it has none."""
+        """Return how many words point to a block according to the counts at its start; 0 if it has none."""
         libraries, data, machine = self._structures.libraries, block.data, self._space.machine
         if block.family in OF_CXX and len(data) >= 24:
-            # libc++ counts from zero.
+            # libc++ stores each count minus one.
             counts = machine.structure("NN" if libraries.libcxx else "ii")
             strong, weak = counts.unpack_from(data, machine.word)
             return int(strong + weak + (1 if libraries.libcxx else -1))
@@ -136,7 +143,7 @@ class _Cycles:
         return 0
 
     def _edges(self, first: int) -> dict[int, list[int]]:
-        """Return where the blocks lead that the first one leads to, the nearest first."""
+        """Return the edges of the blocks that the first one reaches, the nearest first."""
         edges: dict[int, list[int]] = {}
         waiting = deque([first])
         while waiting and len(edges) < MAX_BLOCKS:
@@ -150,7 +157,7 @@ class _Cycles:
 
 
 def _members(first: int, edges: dict[int, list[int]]) -> Iterator[int]:
-    """Yield the blocks that lead back to the first one."""
+    """Yield the blocks that reach the first one."""
     sources: defaultdict[int, list[int]] = defaultdict(list)
     for number, targets in edges.items():
         for target in targets:

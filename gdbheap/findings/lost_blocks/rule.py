@@ -10,7 +10,7 @@ from gdbheap.answers.unreachable import LOST_BLOCKS
 from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 from gdbheap.findings.lost_blocks.counted import CountedCycles, find_counted_cycles
 
-# glibc's sizes are multiples of two words, and have one word more than a program can ask for.
+# glibc's sizes are multiples of two words, and one word larger than the largest request that fits.
 HEADER, STEP = 8, 16
 # Other allocators round up by an eighth at most.
 ROUNDED = 8
@@ -18,11 +18,13 @@ ROUNDED = 8
 
 @dataclass(frozen=True)
 class LostBlocks(Figures):
-    """How many ``blocks``, and how many ``heads``: those to which no other lost block points. ``largest``: the bytes of
-    the blocks of the size that has most; calls that asked for them asked for ``least`` to ``most`` bytes.
-    ``by_kernel``: whether the kernel may have the only pointers to some. ``cycles``: those of objects that
-    keep one another by their counts. ``beside_malloc``: Python's own allocator handed them out, without a call of
-    malloc. ``is_python``: integers of Python may be addresses of blocks that ctypes or cffi asked for."""
+    """The number of ``blocks``, and of ``heads``: those to which no other lost block points.
+
+    ``largest``: the bytes of the block size that has the most; a call for such a block asked for ``least`` to ``most``
+    bytes. ``by_kernel``: the kernel may have the only pointers to some. ``cycles``: objects that keep one another by
+    their counts. ``beside_malloc``: Python's own allocator handed them out without calling malloc. ``is_python``:
+    Python integers may be addresses of blocks that ctypes or cffi asked for.
+    """
 
     ids = ("lost-blocks",)
     blocks: int
@@ -37,8 +39,10 @@ class LostBlocks(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """All of them together, by the graph of references: of few blocks, or in detail. None where memory is lacking that
-    may lead to them."""
+    """Return all lost blocks together, from the graph of references: for few blocks, or in detail.
+
+    Empty if references are unread that may reach them.
+    """
     found = evidence.unreachable
     if found is None:
         return []

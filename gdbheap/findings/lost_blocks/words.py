@@ -1,4 +1,4 @@
-"""lost-blocks: blocks to which nothing points."""
+"""Texts of the finding ``lost-blocks``: blocks to which nothing points."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from gdbheap.findings.lost_blocks.rule import LostBlocks
 from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.finding_words import Words
 
-# What breaks a cycle.
+# Remedies that break a cycle, by its kind.
 WEAK = {
     SHARED_PTR: "make one reference of each cycle a std::weak_ptr",
     RC: "make one reference of each cycle a Weak (Rc::downgrade() or Arc::downgrade())",
 }
-# Blocks of up to 512 bytes, which are no calls of malloc.
+# For blocks of up to 512 bytes, which Python allocates without calling malloc.
 BESIDE_MALLOC = (
     "start the program with PYTHONTRACEMALLOC=1: 'heap pyobjects --by=line' then shows which lines of Python allocate "
     "most. Or start it with PYTHONMALLOC=malloc under 'gdbheap trace --stacks=1', which records the calls of C code. "

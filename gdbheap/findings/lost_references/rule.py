@@ -1,4 +1,4 @@
-"""Objects that have more references than exist: a library took one and never gave it back."""
+"""Objects whose count exceeds the existing references: a library took a reference and never released it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from gdbheap.findings.finding import UNLISTED, Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class LostReferences(Figures):
-    """``objects`` whose references are lost, and how many of them (``count``) are of the ``type`` that with what hangs
-    on it has the most bytes. ``libraries``: the loaded extension modules that are not the interpreter's own.
-    ``beside_malloc``: whether Python's own allocator handed out an object of that type."""
+    """The number of ``objects`` whose references are lost.
+
+    ``count`` of them are of the ``type`` that has the most bytes with all that hangs on it. ``libraries``: the loaded
+    extension modules, without the interpreter's own. ``beside_malloc``: Python's own allocator handed out an object of
+    that type.
+    """
 
     ids = ("lost-references",)
     objects: int
@@ -25,8 +28,10 @@ class LostReferences(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Find those objects and all that they retain, by the graph of references: of few blocks, or in detail. Find none
-    where memory is lacking that may refer to them."""
+    """Return those objects and all that they retain, from the graph of references: for few blocks, or in detail.
+
+    Empty if memory is missing that may refer to them.
+    """
     found = evidence.unreachable
     if found is None or evidence.heap.target.lacking:
         return []

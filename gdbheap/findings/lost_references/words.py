@@ -1,4 +1,4 @@
-"""lost-references: objects that have more references than exist."""
+"""Texts of the finding ``lost-references``: objects whose count exceeds the existing references."""
 
 from __future__ import annotations
 

@@ -11,8 +11,10 @@ from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 @dataclass(frozen=True)
 class MainTop(Figures):
-    """Bytes of the ``top``, the threshold, how it came to its value (``thresholds``), and whether it ``is_above`` the
-    top and glibc's default."""
+    """The bytes of the ``top``, and ``trim_threshold`` with its ``origin`` (``thresholds``).
+
+    ``is_above``: whether the threshold is above both the top and glibc's default.
+    """
 
     ids = ("main-top",)
     top: int
@@ -22,7 +24,7 @@ class MainTop(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """What malloc_trim(0) would give back of the top."""
+    """Return what malloc_trim(0) would return of the top."""
     trim, glibc = evidence.trim, evidence.glibc
     if trim is None or glibc is None:
         return []

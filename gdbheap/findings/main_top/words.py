@@ -1,4 +1,4 @@
-"""main-top: free memory at the end of the break."""
+"""Texts of the finding ``main-top``: free memory at the end of the break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that no malloc handed out: what a program or a library mapped, shared memory, files."""
+"""Memory that no malloc handed out: mappings of the program or a library, shared memory, files."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from gdbheap.host.tmpfs import TmpfsFile, find_tmpfs_files
 from gdbheap.targets.mappings import Mapping
 from gdbheap.targets.ranges import Ranges, joined, subtract
 
-# Such memory is normal in small amounts: a quarter of RSS is remarkable.
+# Such memory is normal in small amounts. From a quarter of RSS on it deserves a finding.
 MIN_PERCENT_OF_RSS = 25
 MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES = "mapped-memory", "shared-memory", "mapped-files"
-# The lines of the ledger that have such memory.
+# The ledger lines of each kind.
 KINDS = {MAPPED_MEMORY: (REST,), SHARED_MEMORY: (SHARED,), MAPPED_FILES: (READ_ONLY, SHARED_FILES)}
 
 
 @dataclass(frozen=True)
 class Mapped(Figures):
     """The largest piece: its ``address``, ``virtual`` and ``resident`` bytes, and the ``name`` of its mapping.
-    ``kind``: the finding's id. For mapped memory also the ``runtimes`` that it may belong to, and whether a tracer of
-    system calls shows who maps it (``traced``). ``lazily_freed``: what such memory has besides that was given back by
-    MADV_FREE. ``repeated``: what RSS counts besides of pages of files that are mapped at several places. ``written``:
-    whether the program may write to some of the files. ``left``: of shared memory, the files next to those that the
-    process maps, which it does not map."""
+
+    ``kind``: the finding's id. For mapped memory, ``runtimes``: those to which it may belong; ``traced``: whether a
+    system call tracer shows which code maps it. ``lazily_freed``: further bytes of such memory that MADV_FREE freed.
+    ``repeated``: further bytes that RSS counts for file pages mapped at several places. ``written``: whether the
+    program may write to some of the files. ``left``: for shared memory, files next to the mapped ones that the process
+    does not map.
+    """
 
     ids = (MAPPED_MEMORY, SHARED_MEMORY, MAPPED_FILES)
     address: int
@@ -45,7 +47,7 @@ class Mapped(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Each kind that is a quarter of RSS or more, with its largest mapping."""
+    """Return each kind that is at least a quarter of RSS, with its largest mapping."""
     if evidence.heap.target.pages is None:
         return []
     return [finding for kind in KINDS for finding in _of(evidence, kind)]
@@ -54,7 +56,7 @@ def find(evidence: Evidence) -> list[Claim]:
 def _of(evidence: Evidence, kind: str) -> list[Claim]:
     pieces = pieces_of(evidence, kind)
     lazy = lazily_freed_of(evidence, pieces)
-    # Another allocator's memory is no piece of its own: it is not among the owner's pages.
+    # Memory of another allocator is not subtracted from the pieces, but it is not among these owners' pages.
     owned = sum(map(evidence.resident, KINDS[kind]))
     size = min(owned - lazy, sum(resident for resident, *_ in pieces))
     if not evidence.worth(size) or 100 * size < MIN_PERCENT_OF_RSS * evidence.rss:
@@ -75,7 +77,7 @@ def _of(evidence: Evidence, kind: str) -> list[Claim]:
 
 
 def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
-    """Return how many resident bytes of files are counted once more for each place at which the process maps them."""
+    """Return how many resident bytes of files count again because the process maps them at several places."""
     places: defaultdict[tuple[str, int], list[Mapping]] = defaultdict(list)
     for mapping in mappings:
         if mapping.inode:
@@ -89,7 +91,7 @@ def _repeated(evidence: Evidence, mappings: Sequence[Mapping]) -> int:
 
 
 def _in_file(evidence: Evidence, mapping: Mapping) -> Ranges:
-    """Return which parts of the file, [start, end), are resident by this mapping of it."""
+    """Return the parts of the file, [start, end), that are resident through this mapping."""
     pages, distance = evidence.heap.target.pages, mapping.offset - mapping.start
     runs = [] if pages is None else pages.runs(mapping.start, mapping.end)
     there = [run for run in runs if pages is not None and pages.count(run.start, run.end).resident]
@@ -101,8 +103,8 @@ def _size(ranges: Ranges) -> int:
 
 
 def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsFile]:
-    """Return the files in tmpfs that lie in a folder with one of the ``pieces``, and that the process does not map,
-    those whose names are most alike first."""
+    """Return the tmpfs files that the process does not map in the folders of the ``pieces``, the most similar names
+    first."""
     target = evidence.heap.target
     if target.proc is None:
         return []
@@ -114,7 +116,7 @@ def _left(evidence: Evidence, pieces: list[tuple[int, int, int]]) -> list[TmpfsF
 
 
 def _by_whom(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """The runtimes that may have mapped such memory, and lines to paste that tell: theirs, or a tracer's."""
+    """Return the runtimes that may have mapped such memory, and commands that show it: theirs, or a tracer's."""
     target = evidence.heap.target
     pid = target.pid if target.kind == "process" else None
     may = [runtime for runtime in evidence.heap.runtimes if runtime.kind.memory == ANONYMOUS]
@@ -129,7 +131,7 @@ def lazily_freed_of(evidence: Evidence, pieces: Sequence[tuple[int, int, int]]) 
 
 
 def pieces_of(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
-    """Return (resident bytes, start, end) of what is of that kind and no part of a heap, a stack or a loaded object."""
+    """Return (resident bytes, start, end) of memory of that kind outside heaps, stacks and loaded objects."""
     target, taken = evidence.heap.target, _taken(evidence)
     if target.pages is None or taken is None:
         return []
@@ -139,7 +141,7 @@ def pieces_of(evidence: Evidence, kind: str) -> list[tuple[int, int, int]]:
 
 
 def _taken(evidence: Evidence) -> Ranges | None:
-    """What allocators, stacks and loaded objects have; None where an allocator is there and not known."""
+    """Return the ranges of allocators, stacks and loaded objects; None if an allocator is unknown."""
     heap = evidence.heap
     if heap.target.refusal is not None or evidence.glibc is None:
         return None

@@ -1,4 +1,4 @@
-"""mapped-memory, shared-memory, mapped-files: memory that no malloc handed out."""
+"""Texts of the findings ``mapped-memory``, ``shared-memory``, ``mapped-files``: memory that no malloc handed out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _text(figures: Mapped) -> str:
 
 
 def _left(figures: Mapped) -> str:
-    """Name the files that stay although the process does not map them."""
+    """Return the files that stay because the process does not map them, in words."""
     if not figures.left:
         return ""
     shown = [f"{file.file} {size_text(file.bytes)}" for file in figures.left[:SHOWN_FILES]]

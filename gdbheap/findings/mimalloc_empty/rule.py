@@ -1,4 +1,4 @@
-"""Pages and slices of mimalloc in which nothing is in use."""
+"""Pages and slices of mimalloc without a block in use."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from gdbheap.allocators.mimalloc.library import MimallocLibraries
 from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 from gdbheap.findings.modules import largest_first
 
-# The forms of releases before 2.1.7: of what their mi_collect() could give back it gave back 57 to 95 %, and nothing
-# where they were built with MI_SECURE.
+# The layouts of releases before 2.1.7. Their mi_collect() returned 57 to 95 % of what it could, and nothing if they
+# were built with MI_SECURE.
 EARLY = ("2.0.9", "2.1.0")
 
 
 @dataclass(frozen=True)
 class MimallocEmpty(Figures):
-    """``stretches`` of memory without a block in use, and their address space (``virtual``). ``all_goes``: whether
-    mi_collect() gives back all of it, as it does from 2.1.7 on. ``owners``: the modules whose mimalloc has it, that
-    with the most first; empty where there is one alone. ``setting``: what lets it go back at once."""
+    """The ``stretches`` of memory without a block in use, and their address space (``virtual``).
+
+    ``all_goes``: whether mi_collect() returns all of it, as from 2.1.7 on. ``owners``: the modules whose mimalloc has
+    it, the one with the most first; empty if there is only one. ``setting``: makes mimalloc return it at once.
+    """
 
     ids = ("mimalloc-empty",)
     stretches: int
@@ -29,7 +31,7 @@ class MimallocEmpty(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Their resident bytes."""
+    """Return the resident bytes of these pages and slices."""
     found, pages = evidence.heap.find_allocator(MimallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

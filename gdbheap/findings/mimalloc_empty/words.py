@@ -1,4 +1,4 @@
-"""mimalloc-empty: pages and slices of mimalloc in which nothing is in use."""
+"""Texts of the finding ``mimalloc-empty``: pages and slices of mimalloc without a block in use."""
 
 from __future__ import annotations
 

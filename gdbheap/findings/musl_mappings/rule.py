@@ -1,4 +1,4 @@
-"""Mappings of musl's malloc that few blocks keep."""
+"""Mappings of musl's malloc that few blocks keep from being returned."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from gdbheap.findings.pinned_pages.rule import free_of
 
 @dataclass(frozen=True)
 class MuslMappings(Figures):
-    """``mappings`` that few ``blocks`` keep, the slots of these in bytes (``held``), and how many mappings there are in
-    all."""
+    """The ``mappings`` that few ``blocks`` keep, and the bytes of the blocks' slots (``held``).
+
+    ``all_mappings``: the number of all mappings.
+    """
 
     ids = ("musl-mappings",)
     mappings: int
@@ -22,7 +24,7 @@ class MuslMappings(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Find the free bytes in resident pages of mappings that are at most half in use."""
+    """Return the free bytes in resident pages of mappings that are at most half in use."""
     found = evidence.heap.find_allocator(MallocngAllocator)
     if found is None or evidence.heap.target.pages is None:
         return []

@@ -1,4 +1,4 @@
-"""musl-mappings: mappings of musl's malloc that few blocks keep."""
+"""Texts of the finding ``musl-mappings``: mappings of musl's malloc that few blocks keep."""
 
 from __future__ import annotations
 

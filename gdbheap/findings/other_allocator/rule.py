@@ -1,4 +1,4 @@
-"""Another allocator than glibc's: nothing more is known of its memory here."""
+"""An allocator other than glibc's whose memory gdbheap cannot read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from gdbheap.findings.runtimes.rule import allocator_ranges
 
 @dataclass(frozen=True)
 class OtherMalloc(Figures):
-    """The allocator's ``kind`` (``OtherAllocator.id``) and ``name``, its line in the ledger (``title``), and how to
-    ask it (``advice``, "" where that is not known)."""
+    """The allocator's ``kind`` (``OtherAllocator.id``), ``name`` and ledger line (``title``).
+
+    ``advice``: how to ask it for figures, "" if unknown.
+    """
 
     ids = ("other-allocator",)
     kind: str
@@ -22,7 +24,7 @@ class OtherMalloc(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """All of its memory, and how to ask it about itself."""
+    """Return all of its memory, with advice on how to ask it for figures."""
     other = other_allocator(evidence.heap)
     if other is None or OF_ALLOCATOR not in evidence.sums:
         return []

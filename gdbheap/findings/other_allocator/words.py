@@ -1,4 +1,4 @@
-"""other-allocator: another malloc than glibc's."""
+"""Texts of the finding ``other-allocator``: another malloc than glibc's."""
 
 from __future__ import annotations
 

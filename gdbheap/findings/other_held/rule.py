@@ -1,4 +1,4 @@
-"""Other memory by the library whose static data points there: its own allocator, or its working space."""
+"""Other memory that a library's static data points to: its own allocator, or its working space."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gdbheap.findings.finding import Claim, Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class OtherHeld(Figures):
-    """The ``library``, by its file's name."""
+    """The ``library``, by the name of its file."""
 
     ids = ("other-held",)
     library: str
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Find each library that has enough; none where another malloc was recognised, which may have it."""
+    """Return each library with enough such memory; none if another malloc was recognised, which may own it."""
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or heap.target.refusal is not None or heap.standing_in:
         return []

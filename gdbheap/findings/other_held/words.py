@@ -1,4 +1,4 @@
-"""other-held: memory to which the static data of one library points."""
+"""Texts of the finding ``other-held``: memory to which the static data of one library points."""
 
 from __future__ import annotations
 

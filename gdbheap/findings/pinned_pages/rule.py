@@ -1,4 +1,4 @@
-"""Pages of glibc's arenas that few blocks keep."""
+"""Pages of glibc's arenas that few blocks keep from being returned."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdbheap.findings.finding import Evidence, Figures, Finding
 
 @dataclass(frozen=True)
 class PinnedPages(Figures):
-    """``groups`` of ``blocks``, and the bytes of these (``held``), which are not among the finding's."""
+    """The ``groups`` of ``blocks``, and the blocks' bytes (``held``), which the finding does not count."""
 
     ids = ("pinned-pages",)
     groups: int
@@ -23,8 +23,10 @@ class PinnedPages(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What malloc_trim(0) could give back only if the groups of blocks that ``heap pins`` lists went. They are not
-    looked for where ``at_most`` is not worth it."""
+    """Return what malloc_trim(0) could return only without the groups of blocks that ``heap pins`` lists.
+
+    They are searched only if ``at_most`` deserves a finding.
+    """
     glibc, pages = evidence.glibc, evidence.heap.target.pages
     if glibc is None or pages is None or not evidence.worth(at_most(evidence, glibc)):
         return []
@@ -37,16 +39,17 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def free_of(totals: _native.PinTotals) -> int:
-    """Return the bytes in pinned pages that are free: what would go, without the blocks, which are in use."""
+    """Return the free bytes in pinned pages: what would be returned, without the blocks in use."""
     return max(0, totals.freed - totals.bytes)
 
 
 def at_most(evidence: Evidence, glibc: GlibcAllocator) -> int:
-    """Bytes that no groups together can exceed: twice what is free in pages that malloc_trim(0) does not release.
+    """Return an upper limit for all groups: twice the free bytes in pages that malloc_trim(0) does not release.
 
-    A group frees at least twice the bytes of its own blocks, so that at least half of the pages it frees is free
-    already, in fast bins, or the top chunk; no page is in two groups, and none is one that malloc_trim(0) releases as
-    it is. The last page of a region may reach beyond it."""
+    A group frees at least twice the bytes of its own blocks. So at least half of the pages that it frees is free
+    already, in fast bins, or the top chunk. No page is in two groups, and malloc_trim(0) releases none of them as it
+    is. The last page of a region may extend beyond it.
+    """
     trim, malloc, page = glibc.trim, glibc.malloc, evidence.heap.target.machine.page
     if trim is None:
         return 0

@@ -1,4 +1,4 @@
-"""pinned-pages: pages of malloc's arenas that few blocks keep."""
+"""Texts of the finding ``pinned-pages``: pages of malloc's arenas that few blocks keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gdbheap.report.words.finding_words import Words
 
 NAMES = "'heap pins --allocator=glibc' lists the blocks; without them malloc_trim(0) returns all of this, too"
 APART = "allocate long-lived data before the rest, or apart from it"
-# More blocks than these nobody drops one by one.
+# Nobody drops more blocks than this one by one.
 MAX_DROPPED = 1000
 
 

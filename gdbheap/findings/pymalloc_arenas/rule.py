@@ -1,4 +1,4 @@
-"""Arenas of pymalloc that few blocks keep."""
+"""Arenas of pymalloc that few blocks keep from being returned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from gdbheap.findings.pinned_pages.rule import free_of
 
 @dataclass(frozen=True)
 class PymallocArenas(Figures):
-    """``arenas`` that few ``blocks`` keep, the bytes of these (``held``), and how many arenas there are in all."""
+    """The ``arenas`` that few ``blocks`` keep, and the bytes of these (``held``).
+
+    ``all_arenas``: the number of all arenas.
+    """
 
     ids = ("pymalloc-arenas",)
     arenas: int
@@ -21,7 +24,7 @@ class PymallocArenas(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Find the free bytes in resident pages of arenas that are at most half in use, from the pools' headers alone."""
+    """Return the free bytes in resident pages of arenas that are at most half in use, from the pools' headers alone."""
     python = evidence.heap.find_allocator(PymallocAllocator)
     if python is None or evidence.heap.target.pages is None:
         return []

@@ -1,4 +1,4 @@
-"""pymalloc-arenas: arenas of pymalloc that few blocks keep."""
+"""Texts of the finding ``pymalloc-arenas``: arenas of pymalloc that few blocks keep."""
 
 from __future__ import annotations
 

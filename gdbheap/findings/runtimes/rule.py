@@ -1,4 +1,4 @@
-"""Memory of runtimes and servers that are recognised and not looked into: what it is, and how to ask them."""
+"""Memory of recognised runtimes and servers that gdbheap cannot walk: what it is, and how to ask them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from gdbheap.targets.ranges import Ranges, subtract
 
 @dataclass(frozen=True)
 class RuntimeMemory(Figures):
-    """Which runtime it is (``kind``, the id of its row in the table), the file that it shows by, and what tells so.
-    ``named``: the kernel knows its mappings by names of its own; ``allocator``: what it allocates with, if that is
-    not malloc."""
+    """The runtime (``kind``, its id in the table), the file ``path`` and the ``evidence`` that identify it.
+
+    ``named``: its mappings have names of their own in the kernel. ``allocator``: what it allocates with, None for
+    malloc.
+    """
 
     ids = ("runtime-*",)
     kind: str
@@ -30,7 +32,7 @@ class RuntimeMemory(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Each runtime whose memory is worth it."""
+    """Return each runtime with enough memory."""
     heap = evidence.heap
     if heap.target.pages is None or heap.target.refusal is not None:
         return []
@@ -49,7 +51,7 @@ def _finding(heap: Heap, runtime: Runtime, size: int) -> Finding:
 
 
 def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ranges]]:
-    """Resident bytes, and where they are."""
+    """Return the resident bytes of a runtime's memory, and a function that returns its ranges."""
     heap, kind = evidence.heap, runtime.kind.memory
     if kind == ANONYMOUS or runtime.named:
         size = evidence.resident(OF_RUNTIME) if runtime == main_runtime(heap) else 0
@@ -58,7 +60,7 @@ def _memory(evidence: Evidence, runtime: Runtime) -> tuple[int, Callable[[], Ran
         shared = [(mapping.start, mapping.end) for mapping in heap.target.mappings if heap.is_shared_memory(mapping)]
         return evidence.resident(SHARED_MEMORY), lambda: shared
     if kind == MMAPPED:
-        # Other findings are about what is free in malloc.
+        # Free memory in malloc has its own findings.
         used = [owner for owner in evidence.of(State.USED) if owner.startswith(f"{MALLOC.name}.")]
         return sum(map(evidence.resident, used)), list
     if kind == ALLOCATOR:
@@ -73,12 +75,12 @@ def _unowned(heap: Heap, runtime: Runtime) -> Ranges:
 
 
 def allocator_ranges(heap: Heap) -> Ranges:
-    """The address space of the allocator beside glibc's, without what others own."""
+    """Return the address space of the allocator besides glibc's, without what others own."""
     other = other_allocator(heap)
     found = [(mapping.start, mapping.end) for mapping in heap.target.mappings if other and other.owns(mapping)]
     return subtract(found, _owned(heap))
 
 
 def _owned(heap: Heap) -> Ranges:
-    """What allocators, stacks and loaded objects own."""
+    """Return the ranges of allocators, stacks and loaded objects."""
     return sorted(heap.owned_ranges() + heap.single_blocks())

@@ -1,5 +1,7 @@
-"""runtime-*: memory of runtimes and servers that are recognised and not looked into. Their advice is data:
-``layout/tables/runtimes.json``."""
+"""Texts of the finding ``runtime-*``: memory of recognised runtimes and servers that gdbheap cannot walk.
+
+Their advice is data: ``layout/tables/runtimes.json``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists and byte arrays that have room for much more than they hold, and dicts and sets whose tables have."""
+"""Lists and byte arrays with much more room than items, and dicts and sets with too large tables."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from gdbheap.contents.python.objects.hash_tables import MAX_TABLE_SURPLUS, Table
 from gdbheap.contents.python.objects.slack import Slack, find_slack
 from gdbheap.findings.finding import SAMPLE_CAUTION, UNLISTED, Evidence, Figures, Finding
 
-# Two pages.
+# Buffers of two pages or more are large.
 MIN_LARGE_BUFFER = 8192
 GROWING = ("list", "bytearray")
-# Bytes of a slot and what belongs to it: two or four of its index and two thirds of an entry of 16 or 24; in Python 2.7
-# an entry of 24. Sets have entries of 16.
+# The bytes for each slot of a table. A dict needs two or four for the index and two thirds of an entry of 16 or 24; in
+# Python 2.7 an entry of 24. A set has entries of 16.
 PER_SLOT = {"dict": (38 / 3, 44 / 3, 18, 20, 24), "set": (16,)}
-# The largest tables are looked at, at most this many; the others may be nearly empty.
+# At most this many tables are read, the largest; the others are assumed to be possibly almost empty.
 MAX_TABLES = 256
-# A type that has less of the room is not named.
+# A type with less than this share of the room is not named.
 MIN_PERCENT_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Room(Figures):
-    """How many containers of each kind have room, its bytes in whole ``pages``, and of the one that has the ``most``
-    of the ``type`` that has the most the ``address``. ``shown``: (type, how many) of those worth naming; ``resident``:
-    bytes of all room."""
+    """The number of containers of each kind with unused room.
+
+    ``pages``: the room in whole pages, in bytes; ``resident``: the resident bytes of all room. ``type``: the type with
+    the most room; ``address``: its container with the ``most``. ``shown``: (type, number) of those worth naming.
+    """
 
     ids = ("slack",)
     lists: int
@@ -43,7 +45,7 @@ class Room(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """What they have allocated beyond it, and is resident: counted where it may be worth it."""
+    """Return the resident bytes of unused room, counted only if there may be enough."""
     names = [] if evidence.objects is None else _worthwhile(evidence, evidence.objects)
     if evidence.objects is None or not names:
         return []
@@ -67,9 +69,9 @@ def _count(rows: list[Slack], name: str) -> int:
 
 
 def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
-    """The types that may have enough room."""
+    """Return the types that may have enough room."""
     buffers, in_pages = _buffers(evidence)
-    # They have never more than half of a buffer to spare.
+    # Lists and byte arrays never leave more than half of a buffer unused.
     large = sum(size * count for size, count in [*buffers, *in_pages])
     is_growing = evidence.worth(large // 2) or evidence.worth(SAMPLE_CAUTION * _sampled(evidence, objects))
     names = list(GROWING if is_growing else ())
@@ -82,7 +84,7 @@ def _worthwhile(evidence: Evidence, objects: Objects) -> list[str]:
 
 
 def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(size, how many) of malloc's large blocks, and of those of other allocators."""
+    """Return (size, number) of malloc's large blocks, and of those of other allocators."""
     found: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
     for allocator in evidence.heap.allocators:
         found[not isinstance(allocator, MALLOC)].extend(
@@ -92,12 +94,12 @@ def _buffers(evidence: Evidence) -> tuple[list[tuple[int, int]], list[tuple[int,
 
 
 def _is_table(size: int, name: str) -> bool:
-    """Whether a table of a power of two of slots has this size."""
+    """Return whether a table with a power of two of slots has this size."""
     return any(size - each * (1 << int(math.log2(size / each))) < MAX_TABLE_SURPLUS for each in PER_SLOT[name])
 
 
 def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
-    """Bytes of the largest blocks of a table's size that are no table, or one that is well filled."""
+    """Return the bytes of the largest blocks of a table's size that are no table, or a well-filled one."""
     if objects.layout.hook:
         return 0
     space = evidence.heap.target.space
@@ -106,5 +108,5 @@ def _dense(evidence: Evidence, objects: Objects, table: Table) -> int:
 
 
 def _sampled(evidence: Evidence, objects: Objects) -> int:
-    """What a sample says of room in smaller ones."""
+    """Return the room in small containers that a sample suggests."""
     return sum(row.small for row in find_slack(evidence.heap.target, objects, GROWING, ESTIMATE_POOLS))

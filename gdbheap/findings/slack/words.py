@@ -1,4 +1,4 @@
-"""slack: containers that have room for much more than they hold."""
+"""Texts of the finding ``slack``: containers that have room for much more than they hold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _advice(figures: Room) -> str:
 
 
 def _about(figures: Room, rows: tuple[tuple[tuple[str, ...], str], ...]) -> list[str]:
-    """The words that are about types worth naming."""
+    """Return the texts about types worth naming."""
     return [words for names, words in rows if any(name in names for name, _count in figures.shown)]
 
 

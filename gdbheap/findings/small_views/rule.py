@@ -8,13 +8,13 @@ from gdbheap.answers.arrays import frames_of
 from gdbheap.answers.views import MIN_BUFFER, SmallViews, small_views, windows
 from gdbheap.findings.finding import MAX_LIKELY_GRAPH_BLOCKS, UNLISTED, Evidence, Figures, Finding
 
-# The largest blocks that are summed, and the views of each kind that are read, unless it may take longer.
+# The largest numbers of blocks summed, and of views of each kind read (without --detail).
 MAX_BUFFERS, MAX_VIEWS = 4000, 10_000
 
 
 @dataclass(frozen=True)
 class ViewsOfType:
-    """How many views of one ``type`` there are, the bytes that they show, and those that they keep."""
+    """The views of one ``type``: their number, the bytes that they show, and the bytes that they keep."""
 
     type: str
     count: int
@@ -24,9 +24,11 @@ class ViewsOfType:
 
 @dataclass(frozen=True)
 class KeptByViews(Figures):
-    """How many ``views`` there are, the bytes of values that they show (``shown``), and those that only they keep
-    (``kept``); ``address`` and ``path`` of the one that keeps most, the path as Python or None; ``types``: by type,
-    those that keep most first."""
+    """The number of ``views``, the bytes that they show (``shown``), and those that only they keep (``kept``).
+
+    ``address``, ``path``: the view that keeps most; its path as Python or None. ``types``: the views by type, the type
+    that keeps most first.
+    """
 
     ids = ("small-views",)
     views: int
@@ -38,7 +40,7 @@ class KeptByViews(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return what all of them keep together, by the graph of references."""
+    """Return what all small views keep together, from the graph of references."""
     if evidence.objects is None or not evidence.worth(_large(evidence)):
         return []
     heap, most = evidence.heap, evidence.heap.used_blocks

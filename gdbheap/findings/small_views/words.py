@@ -1,4 +1,4 @@
-"""small-views: small views that alone keep large buffers alive."""
+"""Texts of the finding ``small-views``: small views that alone keep large buffers alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Huge pages of memory in use or mapped memory of which only a part was ever written."""
+"""Huge pages of memory in use, or of mapped memory, of which only a part was ever written."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from gdbheap.findings.settings import NO_HUGE_PAGES
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import Ranges
 
-# Mapped memory, stacks, and data of files beside the blocks in use.
+# Besides blocks in use: mapped memory, stacks, and data of files.
 BESIDE = (OTHER, STACKS, DATA)
-# Reading more than 256 MiB takes longer than all the rest: of more huge pages so many are read.
+# The largest number of huge pages read: reading more than 256 MiB takes longer than all the rest.
 MAX_READ = 128
 
 
 @dataclass(frozen=True)
 class SparseHugePages(Figures):
-    """Bytes in ``huge`` pages, of these the ``zeros``, and how many ``huge_pages`` those are in; ``sampled``: whether
-    the zeros of some stand for those of all; ``by_malloc``: whether glibc's malloc asks for huge pages;
-    ``address``: the start of the mapping with most of them."""
+    """The bytes in ``huge`` pages, the ``zeros`` among them, and the number of ``huge_pages`` with these.
+
+    ``sampled``: the zeros are estimated from some pages. ``by_malloc``: glibc's malloc asks for huge pages.
+    ``address``: the start of the mapping with the most huge pages.
+    """
 
     ids = ("sparse-huge-pages",)
     huge: int
@@ -37,8 +39,10 @@ class SparseHugePages(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Pages of zeros in huge pages that hold something else, too. Huge pages of zeros alone are not counted: a program
-    that uses all of its memory may have written them."""
+    """Return the pages of zeros in huge pages that also contain other bytes.
+
+    Huge pages of zeros alone do not count: a program that uses all of its memory may have written them.
+    """
     heap, pages = evidence.heap, evidence.heap.target.pages
     if pages is None or not pages.knows_huge or heap.target.remote:
         return []
@@ -67,7 +71,7 @@ def _most(heap: Heap, groups: list[Ranges]) -> int | None:
 
 
 def _by_huge_page(ranges: Ranges) -> Iterator[Ranges]:
-    """Yield the parts of each huge page that the ranges have, ascending."""
+    """Yield the parts of the ranges in each huge page, ascending."""
     found: dict[int, Ranges] = {}
     for start, end in ranges:
         for at in range(start // HUGE_PAGE * HUGE_PAGE, end, HUGE_PAGE):
@@ -76,7 +80,7 @@ def _by_huge_page(ranges: Ranges) -> Iterator[Ranges]:
 
 
 def _zeros(space: _native.Space, ranges: Ranges) -> int:
-    """Return the bytes in pages of zeros of one huge page; 0 where it holds nothing else."""
+    """Return the bytes in pages of zeros of one huge page; 0 if the huge page contains nothing else."""
     zeros = _native.zero_pages(space, ranges)
     start = ranges[0][0] // HUGE_PAGE * HUGE_PAGE
     is_empty = zeros == sum(end - first for first, end in ranges)

@@ -1,4 +1,4 @@
-"""sparse-huge-pages: memory in use that is resident only because the kernel gave huge pages."""
+"""Texts of the finding ``sparse-huge-pages``: used memory that is resident only because it is in huge pages."""
 
 from __future__ import annotations
 

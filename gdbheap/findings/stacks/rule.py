@@ -1,4 +1,4 @@
-"""Stacks of many threads: pages that a thread touched once stay until it ends."""
+"""Stacks of many threads: a page that a thread touched once stays resident until the thread ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIN_THREADS = 8
 
 @dataclass(frozen=True)
 class Stacks(Figures):
-    """How many ``threads``, the resident bytes of the ``largest`` stack, and the id and name of its thread."""
+    """The number of ``threads``, the resident bytes of the ``largest`` stack, and the id and name of its thread."""
 
     ids = ("stacks",)
     threads: int
@@ -23,13 +23,14 @@ class Stacks(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Find the resident pages of all stacks but the first thread's, without the program's thread-local data there."""
+    """Return the resident pages of all stacks except the first thread's, without the program's thread-local data
+    there."""
     heap = evidence.heap
     pages, main = heap.target.pages, heap.target.main_stack
     if pages is None or heap.target.refusal is not None:
         return []
     others = [stack for stack in heap.stacks if main is None or stack.start not in main]
-    # One that lies in a block of malloc is that block's memory.
+    # A stack inside a malloc block counts as that block's memory.
     ranges = heap.stack_ranges
     stacks = [stack for stack in others if holds(ranges, stack.start)]
     storage = program_storage(heap.target)

@@ -1,4 +1,4 @@
-"""stacks: the stacks of many threads."""
+"""Texts of the finding ``stacks``: the stacks of many threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free pages of tcmalloc's page heap: nothing is in use in them, and it has not given them back yet."""
+"""Free pages of tcmalloc's page heap that it has not returned yet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from gdbheap.targets.ranges import joined
 
 @dataclass(frozen=True)
 class TcmallocUnused(Figures):
-    """``stretches`` of free pages with resident ones among them, and their address space (``virtual``). ``owners``: the
-    modules whose tcmalloc has them, that with the most first; empty where there is one alone."""
+    """The ``stretches`` of free pages of which some are resident, and their address space (``virtual``).
+
+    ``owners``: the modules whose tcmalloc has them, the one with the most first; empty if there is only one.
+    """
 
     ids = ("tcmalloc-unused",)
     stretches: int
@@ -23,7 +25,7 @@ class TcmallocUnused(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Their resident bytes."""
+    """Return the resident bytes of these pages."""
     found, pages = evidence.heap.find_allocator(TcmallocLibraries), evidence.heap.target.pages
     if found is None or pages is None:
         return []

@@ -1,4 +1,4 @@
-"""tcmalloc-unused: free pages of tcmalloc's page heap."""
+"""Texts of the finding ``tcmalloc-unused``: free pages of tcmalloc's page heap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tops of threads' arenas: free memory that malloc_trim() does not reach."""
+"""The top chunks of threads' arenas: free memory that malloc_trim() does not reach."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.findings.thresholds import DEFAULT_THRESHOLD, OWN, TRIM, origin_in
 
 @dataclass(frozen=True)
 class LargestTop:
-    """Bytes of the largest top, its arena, and a thread that uses that; None and "" where no thread does."""
+    """The bytes of the largest top, its arena, and a thread that uses the arena (None and "" without one)."""
 
     bytes: int
     arena: int
@@ -23,9 +23,11 @@ class LargestTop:
 
 @dataclass(frozen=True)
 class ThreadTops(Figures):
-    """``arenas`` of threads, what their tops have ``kept``, and the settings in force (``arena_max`` 0: not set).
-    ``keeping``: how many of the arenas keep something; ``origin``: how the threshold came to its value
-    (``thresholds``); ``by_threshold``: whether it is the reason."""
+    """The number of ``arenas`` of threads, and the bytes that their tops ``kept``.
+
+    ``keeping``: the number of arenas that keep some. ``arena_max``: the setting in force, 0 if not set. ``origin``: how
+    ``trim_threshold`` got its value (``thresholds``); ``by_threshold``: whether it is the reason.
+    """
 
     ids = ("thread-tops",)
     arenas: int
@@ -39,7 +41,7 @@ class ThreadTops(Figures):
 
 
 def find(evidence: Evidence) -> list[Claim]:
-    """Resident pages of the tops of all arenas but the main one."""
+    """Return the resident pages of the tops of all arenas except the main one."""
     trim, glibc = evidence.trim, evidence.glibc.malloc if evidence.glibc else None
     if trim is None or glibc is None or glibc.par.hp_pagesize:
         return []

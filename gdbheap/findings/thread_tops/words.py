@@ -1,4 +1,4 @@
-"""thread-tops: free memory at the ends of threads' arenas."""
+"""Texts of the finding ``thread-tops``: free memory at the ends of threads' arenas."""
 
 from __future__ import annotations
 

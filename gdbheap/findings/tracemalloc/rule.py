@@ -1,4 +1,4 @@
-"""The memory that tracemalloc takes for the blocks that it traces."""
+"""The memory of tracemalloc's own records of the blocks that it traces."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gdbheap.heap import Heap
 
 @dataclass(frozen=True)
 class TraceTables(Figures):
-    """How many blocks are traced (``traces``)."""
+    """The number of traced blocks (``traces``)."""
 
     ids = ("tracemalloc",)
     traces: int
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Return the tables of traces with their entries, looked for where malloc has so many blocks of such sizes."""
+    """Return the tables of traces with their entries, searched only if malloc has enough blocks of such sizes."""
     if evidence.objects is None or not evidence.worth(most_of_tables(evidence.heap)):
         return []
     traces = evidence.heap.python.traces
@@ -30,7 +30,7 @@ def find(evidence: Evidence) -> list[Finding]:
 
 
 def _bytes(heap: Heap, traces: Traces, table: TraceTable) -> int:
-    """Return the bytes of a table's blocks, with their headers: the buckets, and what a first entry takes for each."""
+    """Return the bytes of a table's blocks with headers: its buckets, and its entries, estimated from the first one."""
     return _size(heap, table.buckets) + table.entries * sum(_size(heap, block) for block in traces.first_blocks(table))
 
 

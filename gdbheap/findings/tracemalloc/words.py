@@ -1,4 +1,4 @@
-"""tracemalloc: the tables of what Python's own tracer knows of each block."""
+"""Texts of the finding ``tracemalloc``: the tables in which Python's own tracer records each block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cycles of objects that nobody reaches, and that the garbage collector does not free."""
+"""Unreachable cycles of objects that the garbage collector does not free."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ __all__ = ["UncollectableCycles", "find"]
 
 @dataclass(frozen=True)
 class UncollectableCycles(Figures):
-    """``objects`` in all, and the ``type`` whose objects have the most bytes (``largest``). ``kind``: why the collector
-    does not free the largest group of cycles (a key of causes.OBSTACLES), the type that is the reason (``culprit``, ""
-    where none is), the references that close it (``closing``), and how many cycles that are (``times``)."""
+    """The number of ``objects``, and the ``type`` whose objects have the most bytes (``largest``).
+
+    ``kind``: why the collector does not free the largest group of cycles (a key of causes.OBSTACLES). ``culprit``: the
+    type that is the reason, "" for none. ``closing``: the references that close these cycles; ``times``: their number.
+    """
 
     ids = ("uncollectable-cycles",)
     objects: int
@@ -29,7 +31,7 @@ class UncollectableCycles(Figures):
 
 
 def find(evidence: Evidence) -> list[Finding]:
-    """Find the cycles for which gc.collect() is no remedy, by the graph that the finding ``cycles`` is made from."""
+    """Return the cycles that gc.collect() does not free, from the same graph as the finding ``cycles``."""
     found = evidence.unreachable
     if found is None:
         return []

@@ -1,4 +1,4 @@
-"""uncollectable-cycles: objects that only refer to one another, in a way that the garbage collector does not see."""
+"""Texts of the finding ``uncollectable-cycles``: object cycles that the garbage collector does not free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _text(figures: UncollectableCycles) -> str:
 
 
 def _advice(figures: UncollectableCycles) -> str:
-    # A snapshot may say anything.
+    # The kind may come from a snapshot file, which may have any text.
     return ADVICE.get(figures.kind, CLEAR).format(figures.culprit)
 
 

@@ -1,1 +1,1 @@
-"""Answers for programs, and pictures: a file a format."""
+"""Answers for programs, and pictures: one file for each format."""

@@ -1,7 +1,9 @@
-"""What was in use over calls and over time, as a picture: laid out when it is written, and readable without script.
+"""Draw the memory in use over calls and over time as a picture that is laid out when written and readable without
+script.
 
-Each panel's curve is a number of stretches: a line for the value at the end of each, and for bytes an area up to the
-most that were in use in it, so that no peak is lost."""
+Each panel's curve consists of intervals. A line has the value at the end of each. For bytes, an area reaches up to the
+most in use within each, so that no peak is lost.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ MARKS = 5
 LONG_SECONDS = 120
 BYTES, BLOCKS, AREA = "Bytes in use, as asked for,", "Blocks in use", "; the area is the most in each stretch"
 ONLY = 5
-# A distance of two lines to the next larger one, as (times, divided by): powers of two; 1, 2, 5, 10, 20 ….
+# Factors from one distance of grid lines to the next larger one: powers of two; 1, 2, 5, 10, 20 ….
 POWERS, TENS = (2, 1), (2, 1, 5, 2, 2, 1)
 # Light and dark; text has a contrast of at least 7 to 1 on the page.
 COLOURS = {
@@ -45,8 +47,11 @@ Words = Callable[[float], str]
 
 @dataclass(frozen=True)
 class _Panel:
-    """(end, value there, most in it) of each stretch; ``peak``: where the most was, and how much; what places and
-    values are called; ``steps``: of ``_lines``."""
+    """One panel of the picture.
+
+    ``rows``: (end, value there, most within) of each interval. ``peak``: the place and value of the highest point.
+    ``place_text`` and ``value_text``: format places and values. ``steps``: as for ``_lines``.
+    """
 
     title: str
     rows: list[tuple[float, int, int]]
@@ -57,7 +62,7 @@ class _Panel:
 
     @property
     def end(self) -> float:
-        """The last place, at least a little."""
+        """The last place, and always above 0."""
         return max(self.rows[-1][0], 1e-9) if self.rows else 1
 
     @property
@@ -67,7 +72,7 @@ class _Panel:
 
 
 def picture(answer: CallStats) -> str:
-    """One SVG document: bytes and blocks in use, over calls and over time."""
+    """Return one SVG document: bytes and blocks in use, over calls and over time."""
     panels = list(_panels(answer))
     height = HEAD + len(panels) * (PANEL + GAP)
     head = (
@@ -86,7 +91,7 @@ def picture(answer: CallStats) -> str:
 
 
 def curves_part(answer: CallStats) -> str:
-    """The panels without the title, as a part of a page that has ``curves_style``."""
+    """Return the panels without the title, as a part of a page that has ``curves_style``."""
     panels = list(_panels(answer))
     height = len(panels) * (PANEL + GAP)
     most = f"At most {size_text(answer.peak.bytes)} in {count_text(answer.peak.count)} blocks"
@@ -97,7 +102,7 @@ def curves_part(answer: CallStats) -> str:
 
 
 def curves_style(grounds: tuple[str, str]) -> str:
-    """The style of ``curves_part`` on a light and on a dark ground; paper is light."""
+    """Return the style of ``curves_part`` on a light and on a dark background; print uses the light one."""
     light, dark = _scheme(0, grounds[0]), _scheme(1, grounds[1])
     return f"{FIXED}{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
@@ -118,7 +123,7 @@ def _panels(answer: CallStats) -> Iterator[_Panel]:
                calls, calls, TENS),
     )  # fmt: skip
     points = answer.curve.over_seconds
-    # A point's calls begin at its time, and nothing changes until the next.
+    # A point's calls begin at its time, and nothing changes until the next point.
     ends = [*(point.seconds for point in points[1:]), answer.seconds][: len(points)]
     yield from (
         _Panel(f"{BYTES} over time{AREA}", _bytes(points, ends), (peak.seconds, peak.bytes), _time_text, size, POWERS),
@@ -141,7 +146,7 @@ def _time_text(seconds: float) -> str:
 
 
 def _drawn(panel: _Panel, at: int) -> Iterator[str]:
-    """A panel whose title is at ``at``."""
+    """Yield the parts of a panel whose title is at height ``at``."""
     top, bottom = at + 12, at + 12 + PANEL
     yield f'<text class="name" x="{LEFT}" y="{at}">{_safe(panel.title)}</text>'
     for value in _lines(panel.top, panel.steps):
@@ -164,7 +169,7 @@ def _drawn(panel: _Panel, at: int) -> Iterator[str]:
 
 
 def _steps(panel: _Panel, top: int, column: int) -> str:
-    """A path that goes up or down where a stretch begins."""
+    """Return a path that goes up or down where an interval begins."""
     path, before = f"M{LEFT} {_y(panel, panel.rows[0][column], top)}", ""
     for row in panel.rows:
         y = _y(panel, row[column], top)
@@ -174,7 +179,11 @@ def _steps(panel: _Panel, top: int, column: int) -> str:
 
 
 def _lines(highest: int, steps: Sequence[int]) -> Iterator[int]:
-    """Round values from 0, at most a few: each distance that is tried is the next of ``steps`` times the one before."""
+    """Yield a few round values from 0 on.
+
+    Distances are tried in turn; each is the one before times the next of ``steps``, multiplied and divided alternately
+    by these.
+    """
     distance, factors = 1, cycle(steps)
     while highest > distance * ONLY:
         distance = distance * next(factors) // next(factors)
@@ -204,5 +213,5 @@ def _scheme(number: int, ground: str = "") -> str:
 
 
 def _safe(text: str) -> str:
-    """Text as XML has it; what is no character there has been made one (``one_line``)."""
+    """Return text escaped for XML. Characters that XML does not allow were replaced before (``one_line``)."""
     return escape(text, quote=False)

@@ -1,8 +1,9 @@
-"""What is resident as a tree: by who handed it out, by arena, by whether it is in use, by the types of objects. Where
-nobody knows what is resident, the address space in its place.
+"""Resident memory as a tree: by allocator, by arena, by state, and by the types of objects. If residency is unknown,
+the tree is of the address space instead.
 
-Its innermost cells are the ledger's lines without parts; what lies in blocks in use is told by type as far as that is
-known, and what remains of a line has a cell of its own."""
+Its innermost cells are the ledger's lines without children. Blocks in use are split by type as far as types are known,
+and the rest of a line has a cell of its own.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ KINDS = {"used": "used", "free": "free", "top": "free", "overhead": "overhead"}
 NO_OBJECT = "buffers and other blocks that are no objects"
 REMAINDER = "the rest of it"
 ARENA = re.compile(r"\A(?P<line>[^.]+\.[^.]+)\.(?P<arena>[0-9]+)")
-# Parts of a line's id: those of a file may be anything.
+# The most parts of a line's id, because a file may have any id.
 DEEPEST = 8
 # Text has a contrast of at least 7 to 1 on all of these.
 MEMORY = Subject(
@@ -50,8 +51,10 @@ MEMORY = Subject(
 
 
 def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:
-    """The innermost cells, each with the way to it, bytes and blocks: of a process they add up to RSS. ``ledger``: with
-    its details; ``places``: types in the cells of ``drawn``, one after the other."""
+    """Yield the innermost cells, each with its path, bytes and blocks. For a process they add up to RSS.
+
+    ``ledger``: with its details. ``places``: types in the cells of ``drawn``, in their order.
+    """
     lines = ledger.ledger
     known = ledger.rss.bytes is not None
     parents = {line.parent for line in lines}
@@ -73,7 +76,7 @@ def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | N
 
 
 def _frames(line: Line, names: dict[str, str]) -> Iterator[StackFrame]:
-    """The way to a line: who has it, the arena if it has one, its state and what is below that."""
+    """Yield the path to a line: its owner, its arena if it has one, its state, and any lines below that."""
     parts = line.id.split(".")
     found = ARENA.fullmatch(line.id)
     kind = KINDS.get(line.state or "", "other")
@@ -92,7 +95,7 @@ def _arena(index: int) -> str:
 
 
 def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None) -> dict[str, list[TypeShare]]:
-    """Types by the ledger's line in whose memory they lie, largest first; those of several cells together."""
+    """Return the types in the memory of each line of the ledger, largest first, summed over all cells."""
     if drawn is None or places is None:
         return {}
     used = {line.id for line in ledger.ledger if line.state == USED}
@@ -118,7 +121,7 @@ def _added(one: TypeShare, other: TypeShare) -> TypeShare:
 
 
 def _line_of(group: Group, used: set[str]) -> str | None:
-    """The line that has what is in use in a stretch that is drawn; None for what is no allocator's."""
+    """Return the line that counts the used memory of a drawn group, or None if it belongs to no allocator."""
     own = f"{group.kind}.{USED}"
     if group.arena is not None and f"{own}.{group.arena}" in used:
         return f"{own}.{group.arena}"

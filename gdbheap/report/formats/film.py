@@ -1,7 +1,7 @@
-"""Maps of a heap at many moments as a film: pictures of one scale, and a page that plays them.
+"""A film of a heap's maps at many moments: pictures of one scale, and a page that plays them.
 
-What a frame keeps until all have been seen is small: the bytes of each cell by kind, where most cells are alike. Only
-then is it known which addresses the heap ever had: each has one place in all pictures.
+A frame keeps little until all have been seen: the bytes of each cell by kind, and most cells are alike. Only then is it
+known which addresses the heap ever had; each gets one place in all pictures.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Film", "Shot"]
 
-# Of a picture; what is larger has cells of twice the size.
+# The most cells of a picture; beyond that the size of cells is doubled.
 CELLS = 4000
 PAGE = "index.html"
 OTHER = "other"
@@ -46,7 +46,7 @@ Bytes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Stretch:
-    """A group of a map: ``cells`` are bytes by kind, in the order of KINDS."""
+    """A group of a map. ``cells``: the bytes of each cell by kind, in the order of KINDS."""
 
     name: str
     start: int
@@ -57,7 +57,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Shot:
-    """A frame: its file, after which call it was taken, and the bytes of address space that are drawn in it."""
+    """A frame that was written: its file, the call after which it was taken, and the bytes of address space in it."""
 
     file: str
     call: int
@@ -66,7 +66,7 @@ class Shot:
 
 @dataclass(frozen=True)
 class Frame:
-    """A map, as little of it as is drawn."""
+    """The part of a map that is needed to draw it."""
 
     call: int
     cell: int
@@ -74,14 +74,17 @@ class Frame:
 
 
 def is_replaced(_name: str) -> bool:
-    """Return whether a film replaces a file of an older folder: a folder with files in it stays."""
+    """Return whether a film replaces a file of an older folder. It never does: a folder with files in it stays."""
     return False
 
 
 @dataclass
 class Film:
-    """Frames on their way into an empty folder. ``with_others``: also memory that is no allocator's. ``cell``: bytes of
-    a cell, which only grows; ``mode``: of the files."""
+    """Frames that will be written into an empty folder.
+
+    ``with_others``: also draw memory that belongs to no allocator. ``cell``: bytes of a cell, which only grows.
+    ``mode``: of the files.
+    """
 
     folder: str
     with_others: bool
@@ -91,12 +94,15 @@ class Film:
     _alike: dict[Bytes, Bytes] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Check that the folder can be made. Raises UsageError where that is not possible, or it has files in it."""
+        """Check that the folder can be made. Raises UsageError if it cannot, or if it has files in it."""
         make_folder(os.path.dirname(os.path.abspath(self.folder)), self.mode)
         check_folder(self.folder, is_replaced)
 
     def add(self, call: int, take: Callable[[int], HeapMap]) -> None:
-        """The map after a call. ``take`` makes one with cells of so many bytes; of 0, as it thinks best."""
+        """Add the map after a call.
+
+        ``take`` makes a map with cells of the given bytes; 0 lets it choose.
+        """
         answer = take(self.cell)
         if self.cell and sum(len(group.cells) for group in self._drawn(answer)) > 2 * CELLS:
             answer = take(0)
@@ -117,7 +123,10 @@ class Film:
         return Stretch(group.name, group.start, group.end, group.resident, cells)
 
     def write(self, title: str, calls: int) -> list[Shot]:
-        """Write all pictures and the page, or nothing; ``calls``: how many there are in the log. Raises UsageError."""
+        """Write all pictures and the page, or nothing.
+
+        ``calls``: the number of calls in the log. Raises UsageError.
+        """
         self._settle()
         with replacing_folder(self.folder, is_replaced, self.mode) as folder:
             return self._write(folder, title, calls)
@@ -139,7 +148,7 @@ class Film:
         return shots
 
     def _settle(self) -> None:
-        """One size of cells, which all frames fit in with all that any of them has."""
+        """Give all frames one size of cells, in which the union of their memory fits into a picture."""
         while _bars(self.frames, self.cell) > 2 * CELLS:
             self.cell *= 2
         self.frames = [
@@ -157,7 +166,7 @@ def _put(path: str, text: str) -> None:
 def _bars(frames: list[Frame], cell: int) -> int:
     places = list(_places(frame.stretches for frame in frames))
     whole = sum(-(-(place.end - place.start) // cell) for place in places)
-    # Each place has a bar at least: many small ones are not fewer in larger cells.
+    # Each place has at least one bar, so larger cells do not help if there are many small places.
     return 0 if len(places) > CELLS else whole
 
 
@@ -172,7 +181,7 @@ def _coarser(stretch: Stretch, times: int) -> Stretch:
 
 @dataclass
 class Place:
-    """Addresses that something is at in any frame, and what it is called."""
+    """An address range that any frame uses, and the names of what is there."""
 
     start: int
     end: int
@@ -184,7 +193,7 @@ class Place:
 
 
 def _places(frames: Iterable[list[Stretch]]) -> Iterator[Place]:
-    """What overlaps or touches in any two frames is one place."""
+    """Yield the places: ranges that overlap or touch, in any frames, are one place."""
     every = {(stretch.start, stretch.end, stretch.name) for stretches in frames for stretch in stretches}
     last: Place | None = None
     for start, end, name in sorted(every):
@@ -227,7 +236,7 @@ def _place(place: Place, stretches: list[Stretch], cell: int, at: int) -> Iterat
 
 
 def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """(start, end, how it is filled) of neighbours that look the same."""
+    """Yield (start, end, heights) of neighbouring cells that look the same."""
     start = stretch.start
     for filled, same in groupby(stretch.cells, key=heights):
         end = min(start + len(list(same)) * cell, stretch.end)
@@ -236,7 +245,7 @@ def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ..
 
 
 def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> Iterator[str]:
-    """Between two places, counted in cells; a bar ends with its row."""
+    """Yield the bars between two places, counted in cells; each bar ends with its row."""
     while first < last:
         row = int(first // ACROSS)
         end = min(last, (row + 1) * ACROSS)
@@ -246,7 +255,7 @@ def _bars_of(first: float, last: float, filled: tuple[int, ...], top: int) -> It
 
 
 def _page(title: str, calls: int, shots: list[Shot]) -> str:
-    """It loads nothing but the pictures beside it."""
+    """Return the page that plays the pictures. It loads nothing but the pictures next to it."""
     listed = json.dumps([[shot.file, f"call {shot.call:,} of {calls:,}"] for shot in shots])
     return PLAYER.replace("@TITLE@", escape(title)).replace("@LAST@", str(len(shots) - 1)).replace("@FRAMES@", listed)
 

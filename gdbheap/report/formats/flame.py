@@ -1,8 +1,8 @@
-"""Stacks with weights as a picture: a flame graph, its root on top, laid out when it is written and readable without
+"""Draw stacks with weights as a flame graph with its root on top, laid out when it is written and readable without
 script.
 
-Widths are shares of the whole, so that the picture fits any window; each cell is an inner picture, which cuts its text
-off at its edge. The full text is each cell's title, which browsers show under the pointer and readers read out.
+Widths are shares of the whole, so the picture fits any window. Each cell is an inner picture, which cuts its text off
+at its edge. The full text is each cell's title: browsers show it under the pointer, and screen readers read it out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ALLOCATED", "CALLS", "COLOURS", "Colours", "Subject", "flame_graph", "flame_part", "flame_style"]
 
-# Cells narrower than a pixel of a picture this wide are drawn as one; than two pixels, four … where the picture would
-# be larger than it may be.
+# Cells narrower than one pixel of a picture this wide are merged; below two pixels, four and so on if the picture would
+# be larger than LARGEST bytes.
 WIDTH, LARGEST = 1200, 1 << 20
 ROW, HEAD, MARGIN = 18, 82, 8
-# About the width of a character: a cell too narrow for three of them has no text.
+# CHARACTER: about the width of a character. A cell that is too narrow for three of them has no text.
 CHARACTER, SHORTEST, LONGEST = 7, 3, 100
 SHADES = 3
-# By kind: what its cells say, and their fill in light and dark, in a few shades to tell neighbours apart. Text has a
+# By kind of frame: the fills of its cells in light and in dark, in a few shades to distinguish neighbours. Text has a
 # contrast of at least 7 to 1 on all of them.
 Colours = Mapping[str, "tuple[tuple[str, ...], tuple[str, ...]]"]
 COLOURS: Colours = {
@@ -41,9 +41,11 @@ COLOURS: Colours = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What a picture is of. ``colours``: by the kinds of frames; ``meanings``: of these kinds, in words; ``cell``: what
-    a small one is called; ``counts``: what the numbers beside the weights count, which are told where they are not 0,
-    and of calls always."""
+    """What a picture shows.
+
+    ``colours``: by the kinds of frames. ``meanings``: these kinds in words. ``cell``: the name of a small cell.
+    ``counts``: what is counted next to the weights. These counts are printed if they are not 0; counts of calls always.
+    """
 
     colours: Colours
     meanings: Mapping[str, str]
@@ -54,13 +56,13 @@ class Subject:
 CALLS = Subject(
     COLOURS, {"python": "Python", "native": "C and other native code", "rest": "several"}, "smaller function", "call"
 )
-# Blocks by the stacks that allocated them.
+# For blocks by the stacks that allocated them.
 ALLOCATED = replace(CALLS, counts="block")
 
 
 @dataclass
 class _Node:
-    """A frame below others: its weight and calls, those of what is inside of it among them."""
+    """A frame below others: its weight and calls, which include those of the frames inside of it."""
 
     weight: int = 0
     calls: int = 0
@@ -69,7 +71,10 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Cell:
-    """What is drawn: [left, left + weight) of the whole at a depth; ``text`` on it, ``about`` what its title adds."""
+    """A cell of the picture: [left, left + weight) of the whole, at a depth.
+
+    ``text``: what is written on it; ``about``: what its title adds.
+    """
 
     depth: int
     left: int
@@ -81,7 +86,7 @@ class _Cell:
 
 
 def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
-    """One SVG document of at most about a MiB. ``unit``: of the weights, "bytes" or what their plural is called."""
+    """Return one SVG document of at most about 1 MiB. ``unit``: "bytes", or the plural of what the weights count."""
     root = _tree(stacks)
     return _that_fits(root, LARGEST, subject, lambda cells: _document(cells, root, title, unit, subject))
 
@@ -89,7 +94,8 @@ def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", sub
 def flame_part(
     stacks: Sequence[Weighted], title: str, subject: Subject = ALLOCATED, largest: int = LARGEST >> 2
 ) -> str:
-    """The picture without its title and legend, as a part of a page that has ``flame_style``. ``largest``: in bytes."""
+    """Return the picture without title and legend, as a part of a page that has ``flame_style``. ``largest``: in
+    bytes."""
     root = _tree(stacks)
     told = f"{one_line(title, LONGEST)}: {_amounts(root.weight, root.calls, 'bytes', subject.counts)}"
 
@@ -103,7 +109,7 @@ def flame_part(
 
 
 def _that_fits(root: _Node, largest: int, subject: Subject, draw: Callable[[Sequence[_Cell]], str]) -> str:
-    """The picture with the smallest cells that has at most so many bytes."""
+    """Return the picture with the smallest cells that has at most ``largest`` bytes."""
     pixels = 1
     while True:
         text = draw(list(_cells(root, max(root.weight * pixels / WIDTH, 1e-9), subject.cell)))
@@ -131,7 +137,10 @@ def _add(node: _Node, weight: int, calls: int) -> None:
 
 
 def _cells(root: _Node, least: float, called: str) -> Iterator[_Cell]:
-    """Outermost first. The largest is left of the others; those below ``least`` are one at the right, ``called`` so."""
+    """Yield the cells, outermost first and the largest leftmost.
+
+    Those below ``least`` become one cell at the right, ``called`` so.
+    """
     yield _Cell(0, 0, root.weight, root.calls, "rest", "all")
     open_ = [(root, 1, 0)]
     while open_:
@@ -168,7 +177,10 @@ def _document(cells: Sequence[_Cell], root: _Node, title: str, unit: str, subjec
 
 
 def _amounts(weight: int, calls: int, unit: str, counts: str, share: str = "") -> str:
-    """The weight, its share, and the calls, unless these are the weight, or something else that is not counted."""
+    """Return the weight, its share and the count in words.
+
+    The count is left out if it equals the weight, or if something other than calls is counted and there is none.
+    """
     size = size_text(weight) if unit == "bytes" else f"{count_text(weight)} {unit}"
     is_told = unit == "bytes" or weight != calls
     return f"{size}{share}" + (f", {counted(calls, counts)}" if is_told and (calls or counts == "call") else "")
@@ -181,13 +193,13 @@ def _styles(colours: Colours) -> str:
 
 
 def flame_style(colours: Colours, grounds: tuple[str, str]) -> str:
-    """The style of ``flame_part`` on a light and on a dark ground; paper is light."""
+    """Return the style of ``flame_part`` on a light and on a dark background; print uses the light one."""
     light, dark = _scheme(colours, 0, grounds[0], "#1a1a1a"), _scheme(colours, 1, grounds[1], "#f5f5f5")
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{ {dark} }}\n"
 
 
 def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
-    """The first or second one of the colours."""
+    """Return the style of the light (0) or the dark (1) colours."""
     rows = [(f"{kind}{shade}", fills[number][shade]) for kind, fills in colours.items() for shade in range(SHADES)]
     cells = "".join(f".flame .{name}{{fill:{fill}}}" for name, fill in rows)
     own = f".flame{{background:{page}}}.flame .page{{fill:{page}}}.flame>svg>rect{{stroke:{page}}}"
@@ -195,7 +207,7 @@ def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
 
 
 def _legend(cells: Sequence[_Cell], subject: Subject) -> Iterator[str]:
-    """What the colours below the outermost cell mean; that there is nothing to tell where there is nothing."""
+    """Yield the meanings of the colours below the outermost cell, or a note if there are no stacks."""
     kinds = {_kind(cell.kind, subject.colours) for cell in cells[1:]}
     if not kinds:
         yield f'<text x="{MARGIN}" y="62">There is no stack to draw.</text>'
@@ -229,5 +241,5 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text as XML has it; what is no character there has been made one (``one_line``)."""
+    """Return text escaped for XML. Characters that XML does not allow were replaced before (``one_line``)."""
     return escape(text, quote=False)

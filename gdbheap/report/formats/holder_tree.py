@@ -1,5 +1,8 @@
-"""Resident memory by holder, as stacks with weights: blocks in use by their holders, free ones by the allocators
-that keep them, and all other memory by its line of the ledger."""
+"""Resident memory by holder, as stacks with weights.
+
+Used blocks are sorted by holder, free ones by the allocator that keeps them, and all other memory by its line of the
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,10 @@ ALLOCATORS_OWN = "the allocators' own"
 
 
 def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]:
-    """Return the innermost cells, each with the way to it, bytes and blocks. Of a process they add up to RSS; where
-    nobody knows what is resident, to the address space."""
+    """Return the innermost cells, each with its path, bytes and blocks.
+
+    For a process they add up to RSS, or to the address space if residency is unknown.
+    """
     known = ledger.rss.bytes is not None
     parts = [(line, _size(line, known)) for line in _parts(ledger.ledger)]
     used = sum(size for line, size in parts if line.state == USED)
@@ -39,7 +44,8 @@ def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]
 
 
 def _parts(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines that the picture is made of: those of states, those of other memory, and all other roots."""
+    """Return the lines that the picture is made of: the states of allocators, the parts of other memory, and all other
+    roots."""
     by_state = {line.id for line in lines if line.state is not None and line.id.count(".") == 1}
     split = {name.partition(".")[0] for name in by_state}
     split |= {OTHER} if any(line.parent == OTHER for line in lines) else set()
@@ -58,7 +64,7 @@ def _cell(line: Line) -> StackFrame:
 
 
 def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Weighted]:
-    """Yield what each holder has, the largest first, at most ``used`` together; what is left has a cell of its own."""
+    """Yield the memory of each holder, the largest first, at most ``used`` in total; the rest has a cell of its own."""
     left = used
     for row in sorted((row for row in holders if row.kind != RUNTIME), key=lambda row: -row.bytes):
         size = min(row.resident if known and row.resident is not None else row.bytes, left)

@@ -1,4 +1,4 @@
-"""The one JSON document of an answer. Its keys are what scripts rely on."""
+"""The JSON document of an answer. Scripts rely on its keys."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ __all__ = ["MOST", "bounded", "document", "error_document", "error_keys", "text_
 
 FINDINGS = "gdbheap.findings.finding"
 MOST = 64 << 10
-"""Bytes of a document that nobody asked to be larger."""
+"""The most bytes of a document, unless more were asked for."""
 TARGET_KEYS = tuple(field.name for field in dataclasses.fields(Target))
-# How many items a list keeps, and a list in a list's items, one after the other until a document is small enough.
+# How many items a list keeps, and a list within its items. Each length is tried until a document is small enough.
 LENGTHS = (1000, 300, 100, 50, 20, 10, 5, 2, 1)
 NESTED = (1000, 100, 30, 10, 4)
-# Numbers and words that belong together are few.
+# Plain lists of numbers or words are short and belong together, so they keep at least this many items.
 LEAST_PLAIN = 20
 
 
@@ -45,13 +45,17 @@ def document(
     answer: Any,
     whole: Any = None,
 ) -> dict[str, Any]:
-    """The envelope ("command", "schema", "target", "warnings", "damage"), then the answer's own keys. It has no time in
-    it: the answers to one question about a stopped target are equal, but for its container's figures, which other
-    processes change.
+    """Return the JSON document: the envelope ("command", "schema", "target", "warnings", "damage"), then the answer's
+    own keys.
 
-    ``targets``: what is said of each; of several the key is "targets", without any "target" is null. ``answer`` and
-    each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay records. ``whole``:
-    the answer before its rows were cut. Raises ValueError if a key of the answer hides one of the envelope's."""
+    It contains no time: answers to one question about a stopped target are equal, except for the figures of its
+    container, which other processes change.
+
+    ``targets``: a description of each target. Several are under the key "targets"; without any, "target" is null.
+    ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records inside of them stay
+    records. ``whole``: the answer before its rows were cut. Raises ValueError if a key of the answer hides one of the
+    envelope's.
+    """
     about = [{**dict.fromkeys(TARGET_KEYS), **target} for target in targets]
     many = {"targets": about} if len(about) > 1 else {"target": about[0] if about else None}
     envelope = {"command": name, "schema": SCHEMA, **many, "warnings": list(warnings), "damage": list(damage)}
@@ -63,7 +67,7 @@ def document(
 
 
 def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
-    """The keys of an answer: those of its record, how many rows there are, and how many each list left out."""
+    """Return the keys of an answer: those of its record, the number of rows, and how many items each list left out."""
     keys = dict(to_json(answer))
     sums = sums_of(type(answer))
     total = {TOTAL: {name: keys.pop(name) for name in sums}} if sums else {}
@@ -73,7 +77,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
     if ROWS not in keys:
         return _each_with_more(keys, more)
     rows = keys.pop(ROWS)
-    # An answer that cuts its rows itself says how many there are.
+    # An answer that cuts its rows itself has their number.
     count = keys.pop("matching", None)
     count = keys.pop(COUNT, len(getattr(whole, ROWS))) if count is None else count
     own_total = keys.pop(TOTAL, None)
@@ -82,7 +86,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
 
 
 def _each_with_more(keys: Mapping[str, Any], more: Mapping[str, int]) -> dict[str, Any]:
-    """The keys, each list followed by how many items it left out."""
+    """Return the keys, each list followed by the number of items that it left out."""
     found: dict[str, Any] = {}
     for key, value in keys.items():
         found[key] = value
@@ -92,34 +96,40 @@ def _each_with_more(keys: Mapping[str, Any], more: Mapping[str, int]) -> dict[st
 
 
 def error_document(name: str, status: int, what: str) -> dict[str, Any]:
-    """What a command prints that cannot answer: ``status`` is its exit status, ``what`` a line that says what is wrong
-    and what to do."""
+    """Return the document of a command that cannot answer.
+
+    ``status``: its exit status; ``what``: one line that says what is wrong and what to do.
+    """
     return {"command": name, "schema": SCHEMA, "error": error_keys(status, what)}
 
 
 def error_keys(status: int, what: str) -> dict[str, Any]:
-    """The keys of an error."""
+    """Return the keys of an error."""
     line = one_line(what)
     return {"status": status, "what": line, "next": next_steps(line)}
 
 
 def text_of(content: Mapping[str, Any]) -> str:
-    """The document on one line: among the lines that gdb itself writes, it is the one that begins with a brace. It is
-    printable ASCII, whatever a target's names are."""
+    """Return the document on one line, in printable ASCII whatever a target's names are.
+
+    Among the lines that gdb itself prints, it is the one that begins with a brace.
+    """
     return json_text(content, _keys)
 
 
 def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
-    """``text_of`` a document, whose lists are cut until it has no more than ``most`` bytes: those in others' items
-    first, and the list ``kept`` never. Beside a list that is cut, MORE or its name and "_more" say by how many
-    items."""
-    # The rest is left out without being written.
+    """Return ``text_of`` a document, with its lists cut until it has at most ``most`` bytes.
+
+    Lists within other lists' items are cut first, and the list ``kept`` never. Next to a list that is cut, MORE, or its
+    name and "_more", has the number of items left out.
+    """
+    # Items beyond ``most`` are left out before the document is written.
     text = text_of(_shorter(content, None, most, kept))
     if len(text) <= most:
         return text
     whole = json.loads(text)
     if kept and len(text_of(_shorter(whole, NESTED[-1], LENGTHS[-1], kept))) > most:
-        # So many of these rows were asked for.
+        # The rows of ``kept`` were asked for.
         return text
     for length, nested in sorted(product(LENGTHS, NESTED), key=lambda pair: -pair[0] * pair[1]):
         text = text_of(_shorter(whole, nested, length, kept))
@@ -129,18 +139,19 @@ def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
 
 
 def _shorter(content: Mapping[str, Any], nested: int | None, length: int, kept: str = "") -> dict[str, Any]:
-    """The keys with lists of no more than ``length`` items, but for the list ``kept``; ``nested``: those in items."""
+    """Return the keys with lists of at most ``length`` items, except the list ``kept``; ``nested``: the same for lists
+    in items."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         inner = value if nested is None else _inner(value, nested)
-        # How many a list left out follows it, and was counted with it.
+        # The number of left-out items follows its list and was counted with it, so the first value stays.
         for name, own in _cut(key, inner, content, sys.maxsize if key == kept else length).items():
             found.setdefault(name, own)
     return found
 
 
 def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """A key with its value, and with how many items were left out, of those that are left out before too."""
+    """Return a key with its shortened list and the number of items left out, including those left out before."""
     if not isinstance(value, list):
         return {key: value}
     plain = not any(isinstance(item, (dict, list)) for item in value)
@@ -154,7 +165,7 @@ def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[s
 
 
 def _inner(value: Any, length: int) -> Any:
-    """A value whose items have shorter lists."""
+    """Return a value with shorter lists in its items."""
     if isinstance(value, list):
         return [_inner(item, length) for item in value]
     if not isinstance(value, dict):
@@ -163,8 +174,8 @@ def _inner(value: Any, length: int) -> Any:
 
 
 def _keys(record: Any) -> dict[str, Any]:
-    """A finding with its words, any other record as it is."""
-    # Whoever has a finding has imported them; all others start faster without.
+    """Return the keys of a record; a finding also gets its words."""
+    # A caller that has a finding has imported its module; all others start faster without it.
     finding = sys.modules.get(FINDINGS)
     if finding is not None and isinstance(record, finding.Finding):
         from gdbheap.report.words import findings

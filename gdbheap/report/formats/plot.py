@@ -1,4 +1,4 @@
-"""Series as a picture: a panel for each process, drawn by matplotlib, which is imported when something is drawn."""
+"""Draw recordings as a picture with one panel for each process. matplotlib draws it, and is imported only then."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ FIGURES = {
     "pool_bytes": "Python's arenas",
     "pool_used": "Python's blocks in use",
 }
-# On white. A page has the same names with values for each scheme.
+# Colours on white. A page has the same names with values for each scheme.
 PALETTE = {
     "ink": "#1f2328", "grid": "#d1d9e0", "rss": "#57606a", "system": "#0550ae", "in_use": "#1a7f37",
     "pool_bytes": "#8250df", "pool_used": "#bf3989", "mark": "#bc4c00",
 }  # fmt: skip
-# (outer curve, inner curve): what lies between is had and not used.
+# (outer curve, inner curve): the memory between them is allocated and not used.
 GAPS = (("system", "in_use"), ("pool_bytes", "pool_used"))
 STYLES = {"rss": "--", "system": "-", "in_use": "-", "pool_bytes": "-", "pool_used": "-"}
 MARKS = {"snapshot": "v", "exec": "D", "failed": "x", "end": "|"}
 WIDTH, PANEL_HEIGHT, HEAD_HEIGHT, DOTS = 10.0, 3.6, 0.5, 120
 SHADE, MAX_LINES = 0.22, 7
-# Where matplotlib looks for settings and keeps its cache; the first one is the folder of both.
+# Variables that say where matplotlib finds settings and keeps its cache; the first one is the folder of both.
 SETTINGS = ("MPLCONFIGDIR", "MATPLOTLIBRC", "MPLBACKEND")
 MISSING = "drawing needs matplotlib, which is not installed beside gdbheap: pip install 'gdbheap[plot]'"
 
 
 def title_of(process: ProcessCurves) -> str:
-    """ "process 1234, python3.11"."""
+    """Return the title of a process's panel: "process 1234, python3.11"."""
     program = (process.exe or "").rsplit("/", 1)[-1]
     return f"process {process.pid}" + (f", {one_line(program, 60)}" if program else "")
 
 
 def alternative(processes: Sequence[ProcessCurves]) -> str:
-    """What the picture shows, for those who do not see it."""
+    """Return a text that describes the picture, for people who cannot see it."""
     return ". ".join(f"{title_of(process)}: {_told(process)}" for process in processes)
 
 
@@ -62,7 +62,7 @@ def _told(process: ProcessCurves) -> str:
 
 
 def picture(processes: Sequence[ProcessCurves], form: str) -> bytes:
-    """The picture as PNG or SVG. Raises Unsupported without matplotlib."""
+    """Return the picture as PNG or SVG. Raises Unsupported if matplotlib is not installed."""
     matplotlib = _matplotlib()
     with matplotlib.rc_context({
         "svg.fonttype": "none", "svg.hashsalt": "gdbheap", "font.size": 9, "text.color": PALETTE["ink"],
@@ -90,8 +90,11 @@ def _matplotlib() -> Any:
 
 @contextmanager
 def _settings_of_ours() -> Iterator[None]:
-    """Import matplotlib elsewhere: it evaluates a file matplotlibrc of the current folder, whoever put it there. Root
-    does without a user's settings, and leaves no cache in a user's home."""
+    """Import matplotlib in another folder, because it evaluates a file matplotlibrc of the current folder, whoever put
+    it there.
+
+    Root ignores a user's settings, and leaves no cache in a user's home.
+    """
     here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}
     try:
@@ -110,7 +113,7 @@ def _settings_of_ours() -> Iterator[None]:
 
 
 def _figure(matplotlib: Any, processes: Sequence[ProcessCurves]) -> Any:
-    """No window and no global state: a figure of our own."""
+    """Draw a figure of our own, without a window and without global state."""
     height = HEAD_HEIGHT + PANEL_HEIGHT * len(processes)
     drawn = matplotlib.figure.Figure(figsize=(WIDTH, height), layout="constrained")
     panels = drawn.subplots(len(processes), 1, squeeze=False)
@@ -128,7 +131,7 @@ def _draw(matplotlib: Any, panel: Any, process: ProcessCurves) -> None:
         lone = {"marker": "o", "markersize": 3} if len(curve.values) == 1 else {}
         panel.plot(_moments(curve.times), curve.values, label=FIGURES[name], **style, **lone)
     _mark(panel, process)
-    # What stands between two dollar signs would be a formula.
+    # Text between two dollar signs would be a formula.
     panel.set_title(title_of(process).replace("$", r"\$"), loc="left", fontsize=11)
     panel.set_ylim(bottom=0, top=max(process.peak, 1) * 1.08)
     panel.grid(axis="y", color=PALETTE["grid"], linewidth=0.6)
@@ -142,7 +145,7 @@ def _draw(matplotlib: Any, panel: Any, process: ProcessCurves) -> None:
 
 
 def _step(peak: int) -> int:
-    """The power of two of bytes between two lines of the grid."""
+    """Return the distance of two grid lines, a power of two of bytes."""
     step = 1
     while peak > step * MAX_LINES:
         step *= 2
@@ -150,7 +153,7 @@ def _step(peak: int) -> int:
 
 
 def _shade(panel: Any, outer: Curve, inner: Curve) -> None:
-    """What is had and not used, between the first and the last moment at which both are known."""
+    """Shade the unused memory, between the first and the last moment at which both curves are known."""
     first, last = inner.times[0], inner.times[-1]
     known = [(time, value) for time, value in zip(outer.times, outer.values) if first <= time <= last]
     times, values = [time for time, _ in known], [value for _, value in known]
@@ -172,7 +175,7 @@ def _moments(times: Sequence[float]) -> list[datetime]:
 
 
 def _readable(svg: bytes, processes: Sequence[ProcessCurves]) -> bytes:
-    """The picture with a title and a text that readers of screens say, and in all the fonts of where it is shown."""
+    """Return the SVG with a title and a description for screen readers, and without a font of its own."""
     text = svg.decode("utf-8")
     text = text[text.index("<svg") :]
     told = escape(alternative(processes))

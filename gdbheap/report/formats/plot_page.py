@@ -1,4 +1,4 @@
-"""The picture of series as one page that needs nothing else: no script, no network, light and dark."""
+"""A page with the picture of recordings that needs nothing else: no script, no network, for light and dark schemes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gdbheap.sampling.curves import Extent
 __all__ = ["page"]
 
 TITLE = "Memory over time"
-# The same names on a dark ground.
+# The same names on a dark background.
 DARK = {
     "ink": "#e6edf3", "grid": "#30363d", "rss": "#9da7b1", "system": "#6cb6ff", "in_use": "#6bc46d",
     "pool_bytes": "#dcbdfb", "pool_used": "#fc8dc7", "mark": "#f69d50",
@@ -28,14 +28,14 @@ COLUMNS = (
 
 
 def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
-    """The whole page; without a picture it has the table alone."""
+    """Return the whole HTML page, encoded; without a picture it has only the table."""
     text = (svg or b"").decode("utf-8")
     for name, colour in PALETTE.items():
         text = text.replace(colour, f"var(--{name})")
     said = "".join(map(paragraph, notes))
     rows = list(map(_row, extents))
     body = table("extents", "First, last and highest values", COLUMNS, rows, len(rows))
-    # On a phone it is wider than the screen: keys scroll it.
+    # The picture is wider than a phone's screen; keys scroll it.
     figure = f'<figure role="region" tabindex="0" aria-label="Curves">{text.strip()}</figure>\n' if svg else ""
     main = f"<main>\n<h1>{TITLE}</h1>\n{said}{figure}{body}</main>\n"
     # matplotlib gives the parts of a picture styles of their own.

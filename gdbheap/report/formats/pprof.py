@@ -1,4 +1,5 @@
-"""Stacks as a profile for ``go tool pprof`` and what else reads its format (profile.proto, compressed by gzip)."""
+"""Write stacks as a profile for ``go tool pprof`` and other programs with its format (profile.proto, compressed by
+gzip)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OF_CALLS", "pprof", "pprof_of_tree"]
 
-# As Go's own heap profiles have them.
+# The same kinds as in Go's own heap profiles.
 KINDS = (("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes"))
 OF_TREE, OF_CALLS = KINDS[2:], KINDS[:2]
 # Fields of the messages, by their numbers in profile.proto.
@@ -24,7 +25,10 @@ VARINT, LENGTH = 0, 2
 
 
 def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
-    """The file. ``began``: nanoseconds since 1970; ``mean``: every how many bytes a stack was taken."""
+    """Return the profile's file.
+
+    ``began``: nanoseconds since 1970. ``mean``: the average number of bytes between two recorded stacks.
+    """
     rows = (
         (stack.frames, (stack.allocated_blocks, stack.allocated_bytes, stack.blocks, stack.bytes)) for stack in stacks
     )
@@ -32,8 +36,10 @@ def pprof(stacks: Sequence[AllocatingStack], began: int, mean: int) -> bytes:
 
 
 def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] = OF_TREE) -> bytes:
-    """The file of a tree: for each of its leaves the way there, the bytes and how many blocks they are, where any were
-    counted. ``kinds``: what both are, OF_CALLS of what calls got."""
+    """Return the file for a tree: for each leaf its path, its bytes, and its number of blocks if any were counted.
+
+    ``kinds``: the meaning of both figures; OF_CALLS if they are those of calls.
+    """
     rows = [(frames, (count, size)) for frames, size, count in stacks]
     left_out = 0 if any(count for _frames, (count, _size) in rows) else 1
     return _file(kinds[left_out:], ((frames, row[left_out:]) for frames, row in rows), time.time_ns(), 1)
@@ -57,7 +63,7 @@ def _file(
 
 
 class _Profile:
-    """The parts of a profile as they are met, each string, function and location once."""
+    """The parts of a profile in the order in which they are met, each string, function and location once."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -66,19 +72,19 @@ class _Profile:
         self._locations: dict[StackFrame, int] = {}
 
     def add(self, field: int, content: bytes) -> None:
-        """A message within the profile."""
+        """Add a message to the profile."""
         self._parts.append(_message(field, content))
 
     def string(self, text: str) -> int:
-        """The number of a string."""
+        """Return the number of a string."""
         return self._strings.setdefault(text, len(self._strings))
 
     def value_type(self, kind: str, unit: str) -> bytes:
-        """A ValueType."""
+        """Return a ValueType."""
         return _number(1, self.string(kind)) + _number(2, self.string(unit))
 
     def location(self, frame: StackFrame) -> int:
-        """The number of a frame's location, from 1."""
+        """Return the number of a frame's location, from 1."""
         number = self._locations.get(frame)
         if number is None:
             number = self._locations[frame] = len(self._locations) + 1
@@ -96,13 +102,13 @@ class _Profile:
         return number
 
     def finished(self, rest: bytes) -> bytes:
-        """All of it."""
+        """Return the whole profile; ``rest`` comes last."""
         strings = (_message(STRINGS, text.encode("utf-8", "replace")) for text in self._strings)
         return b"".join([*self._parts, *strings, rest])
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; negative numbers as 64 bits."""
+    """Return a varint: seven bits a byte, the lowest first; negative numbers as 64 bits."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     found = bytearray()
     while value > 127:

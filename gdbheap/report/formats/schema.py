@@ -1,4 +1,4 @@
-"""The JSON Schema of a command's answer, from the records that it is made of and what their keys mean (words.keys)."""
+"""Make the JSON Schema of a command's answer from its records and from the meanings of their keys (words.keys)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Of each type that JSON has itself.
+# The JSON name of each type that JSON has itself.
 PLAIN = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null", dict: "object"}
 LISTS = (list, tuple, Sequence)
 TARGETS = ("target", "targets")
@@ -62,7 +62,7 @@ class Field:
 
 @dataclasses.dataclass(frozen=True)
 class Envelope:
-    """What every document has, beside the keys of its answer."""
+    """The keys that every document has, in addition to those of its answer."""
 
     command: str
     schema: int
@@ -83,7 +83,7 @@ class Error:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """What a document has that is no answer."""
+    """The document of a command that has no answer."""
 
     command: str
     schema: int
@@ -91,7 +91,8 @@ class Refused:
 
 
 def answers_of(answer: Callable[..., Any]) -> list[type[Any]]:
-    """The records of which a command's ``answer`` returns one, by its annotation, as they are in a document."""
+    """Return the records that a command's function ``answer`` may return, by its annotation, in the form of a
+    document."""
     found = type_of(answer.__annotations__["return"], _names(answer.__module__))
     kinds = list(found.__args__) if getattr(found, "__origin__", None) is Union else [found]
     return [_in_document(kind) for kind in kinds]
@@ -103,7 +104,7 @@ def _in_document(kind: Any) -> Any:
 
 
 def fields_of(kind: type[Any]) -> list[Field]:
-    """The keys of a record, in their order; of a list the rows first, how many there are, and the sums over them."""
+    """Return the keys of a record, in their order. A list has its rows first, then their number and sums."""
     keys = renamed(kind)
     names = _names(kind.__module__)
     found = {keys.get(field.name, field.name): type_of(str(field.type), names) for field in dataclasses.fields(kind)}
@@ -119,7 +120,7 @@ def fields_of(kind: type[Any]) -> list[Field]:
 
 @cache
 def _total(kind: Any) -> type[Any]:
-    """The record of the sums of an answer."""
+    """Return the record of the sums of an answer."""
     sums = sums_of(kind)
     fields = [(field.name, str(field.type)) for field in dataclasses.fields(kind) if field.name in sums]
     found = dataclasses.make_dataclass(f"{kind.__name__}Total", fields, frozen=True)
@@ -128,18 +129,18 @@ def _total(kind: Any) -> type[Any]:
 
 
 def name_of(kind: type[Any]) -> str:
-    """What a record is called in a schema: its file and its class, as "holes.Hole"."""
+    """Return the name of a record in a schema: its file and its class, like "holes.Hole"."""
     return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def written_as(kind: Any) -> type[Any]:
-    """The record that a document has in a record's place."""
+    """Return the record that a document has instead of this one."""
     found: type[Any] = FindingKeys if kind is Finding else kind
     return found
 
 
 def records_below(kinds: Sequence[type[Any]]) -> list[type[Any]]:
-    """These records and all that lie in them, each once, in the order of their keys."""
+    """Return these records and all records inside of them, each once, in the order of their keys."""
     found: dict[type[Any], None] = {}
     _collect(kinds, found)
     return list(found)
@@ -160,7 +161,8 @@ def _records_in(hint: Any) -> Iterator[type[Any]]:
 
 
 def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """The schema of the documents of these commands: the function that answers by the name in the key "command"."""
+    """Return the schema of these commands' documents. ``commands``: the answering function by the name in the key
+    "command"."""
     answers = {name: answers_of(answer) for name, answer in commands.items()}
     below = records_below([Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)])
     documents = [_document(name, kind) for name, kinds in answers.items() for kind in kinds]
@@ -171,17 +173,17 @@ def schema_of(commands: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
 
 
 def _of_documents(answers: Mapping[str, list[type[Any]]]) -> set[type[Any]]:
-    """The records whose keys are a document's own."""
+    """Return the records whose keys are a document's own."""
     return {Envelope, Refused, *(kind for kinds in answers.values() for kind in kinds)}
 
 
 def envelope() -> type[Any]:
-    """The record of what every document has."""
+    """Return the record of the keys that every document has."""
     return Envelope
 
 
 def refused() -> type[Any]:
-    """The record of a document that is no answer."""
+    """Return the record of a document that is not an answer."""
     return Refused
 
 
@@ -189,20 +191,20 @@ def _document(name: str, kind: type[Any]) -> dict[str, Any]:
     found = _object([*fields_of(Envelope), *fields_of(kind)])
     lists = [more_of(key) for key in record_lists(kind)]  # type: ignore[arg-type]  # a type is hashable
     found["required"] = [*(key for key in found["required"] if key not in TARGETS), *lists]
-    # One of them.
+    # A document has either key.
     found["oneOf"] = [{"required": [key]} for key in TARGETS]
     return _named(found, name)
 
 
 def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """A document with what each one of a command says."""
+    """Return a document with the values that are the same for all answers of a command."""
     for key, value in (("command", name), ("schema", SCHEMA)):
         found["properties"][key].update({"const": value})
     return found
 
 
 def _either(document: dict[str, Any], refusal: dict[str, Any]) -> dict[str, Any]:
-    """An answer, or the document of an error: the keys of both, and those that one of them needs."""
+    """Return the schema of an answer or an error: the keys of both, and which of them each requires."""
     needed = {key: document.pop(key) for key in ("required", "oneOf")}
     properties = {**document["properties"], "error": refusal["properties"]["error"]}
     both = {**document, "properties": properties}
@@ -229,7 +231,7 @@ def _object(fields: Sequence[Field]) -> dict[str, Any]:
 
 
 def _is_list(hint: Any) -> bool:
-    """Whether a value of the type is a list."""
+    """Return whether a value of the type is a list."""
     return any(getattr(part, "__origin__", None) in LISTS for part in (hint, *getattr(hint, "__args__", ())))
 
 
@@ -239,18 +241,18 @@ def _property(field: Field) -> dict[str, Any]:
 
 
 def description(field: Field) -> str:
-    """What a key means, and when it is null."""
+    """Return what a key means, and when it is null."""
     meaning = field.meaning
     return f"{meaning.text}; null: {meaning.null}" if may_be_null(field.type) else meaning.text
 
 
 def may_be_null(hint: Any) -> bool:
-    """Whether a value of the type may be None."""
+    """Return whether a value of the type may be None."""
     return type(None) in getattr(hint, "__args__", ())
 
 
 def _value(hint: Any) -> dict[str, Any]:
-    """The schema of a value. Raises KeyError for a type that JSON does not have."""
+    """Return the schema of a value. Raises KeyError for a type that JSON does not have."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if origin is Any:
         return {}
@@ -281,7 +283,7 @@ def _list(parts: list[Any]) -> dict[str, Any]:
 
 @cache
 def _names(module: str) -> dict[str, Any]:
-    """What annotations in a module may name, what it imports for type checkers alone too."""
+    """Return the names that annotations in a module may use, including imports for type checkers only."""
     loaded = import_module(module)
     found = {**vars(builtins), **vars(loaded)}
     blocks = [node for node in ast.parse(getsource(loaded)).body if isinstance(node, ast.If)]

@@ -1,4 +1,4 @@
-"""Stacks with weights as files for other programs, and for the eye."""
+"""Write stacks with weights as files, for other programs and as pictures."""
 
 from __future__ import annotations
 
@@ -24,5 +24,6 @@ KINDS: dict[str, Callable[[Sequence[Weighted], str, Subject], str]] = {
 def write_stacks(
     kind: str, path: str, stacks: Sequence[Weighted], title: str, subject: Subject = CALLS, mode: int = PRIVATE
 ) -> None:
-    """Write one of KINDS. ``subject``: what the stacks are of. Raises UsageError where that is not possible."""
+    """Write the stacks in one of KINDS. ``subject``: what the stacks show. Raises UsageError if the file cannot be
+    written."""
     write_text(path, KINDS[kind](stacks, title, subject), mode)

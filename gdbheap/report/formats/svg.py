@@ -1,4 +1,4 @@
-"""``heap map`` as a scalable picture: a bar for each cell, filled from below by what its bytes are."""
+"""``heap map`` as a scalable picture: one bar for each cell, filled from below by kind of bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FONT = 'font-family="sans-serif" font-size="12"'
 
 
 def picture(answer: HeapMap, title: str) -> str:
-    """The map as one SVG document, with a legend."""
+    """Return the map as one SVG document, with a legend."""
     body: list[str] = []
     at = MARGIN + 3 * LINE
     for group in answer.rows:
@@ -33,8 +33,10 @@ def picture(answer: HeapMap, title: str) -> str:
 
 
 def document(title: str, cell: int, body: Iterable[str], at: int) -> str:
-    """A picture of so many lines of height, ``at``; its body begins below the title and the legend, for cells of
-    ``cell`` bytes."""
+    """Return an SVG document of height ``at``.
+
+    Its body begins below the title and the legend; ``cell``: bytes of one cell.
+    """
     width = 2 * MARGIN + LABEL + ACROSS * CELL_WIDTH
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {at}" width="{width}" height="{at}" {FONT}>'
     top = [text(MARGIN, MARGIN + 12, title), *_legend(cell, MARGIN + LINE + 12)]
@@ -42,7 +44,7 @@ def document(title: str, cell: int, body: Iterable[str], at: int) -> str:
 
 
 def text(x: int, y: int, words: str) -> str:
-    """Words, from their left end on."""
+    """Return a text element whose left end is at (x, y)."""
     return f'<text x="{x}" y="{y}">{escape(printable(words), quote=False)}</text>'
 
 
@@ -55,7 +57,7 @@ def _legend(cell: int, y: int) -> Iterator[str]:
 
 
 def _group(group: Group, at: int) -> tuple[list[str], int]:
-    """The drawing of a group whose title is at ``at``, and where the next one begins."""
+    """Return the drawing of a group whose title is at height ``at``, and the height where the next group begins."""
     style = Style()
     resident = "" if group.resident is None else f", {style.bytes(group.resident)} resident"
     body = [text(MARGIN, at + 12, f"{group.name}: {style.bytes(group.end - group.start)}{resident}")]
@@ -69,7 +71,7 @@ def _group(group: Group, at: int) -> tuple[list[str], int]:
 
 
 def _row(cells: list[Cell], at: int) -> Iterator[str]:
-    """The bars of a row; neighbours that look the same are drawn as one."""
+    """Yield the bars of a row; neighbours that look the same are drawn as one."""
     x = MARGIN + LABEL
     for filled, same in groupby(cells, key=_filled):
         width = len(list(same)) * CELL_WIDTH
@@ -78,7 +80,7 @@ def _row(cells: list[Cell], at: int) -> Iterator[str]:
 
 
 def bars(x: float, top: int, width: float, filled: Sequence[int]) -> Iterator[str]:
-    """One row's worth of a bar, filled from below by so many eighths of each kind."""
+    """Yield one bar, filled from below by the given eighths of each kind."""
     bottom = top + CELL_HEIGHT
     for kind, steps in zip(KINDS, filled):
         height = steps * CELL_HEIGHT // STEPS
@@ -93,8 +95,10 @@ def _filled(cell: Cell) -> tuple[int, ...]:
 
 
 def heights(found: Sequence[int]) -> tuple[int, ...]:
-    """How many eighths of the bar each kind fills, from below; together all eight. ``found``: bytes, as KINDS has
-    them."""
+    """Return how many eighths of a bar each kind fills, from below, eight in total.
+
+    ``found``: bytes by kind, in the order of KINDS.
+    """
     whole = sum(found) or 1
     filled, below, so_far = [], 0, 0
     for share in found:

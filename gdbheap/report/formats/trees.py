@@ -1,5 +1,5 @@
-"""Trees of sizes as stacks with weights, for the programs that draw stacks: what a line, an owner or an object has is
-the width of what stands above it."""
+"""Trees of sizes as stacks with weights, for programs that draw stacks: the width of a frame is the size of a line, an
+owner or an object."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "samp
 FREE = "free"
 OTHERS = "others"
 DEEPER = StackFrame("deeper levels", "", None, USED)
-# Frames of one stack, and of all stacks of a tree: a process that is forged makes chains as long as it likes.
+# The most frames of one stack, and of all stacks of a tree, because a forged process can have chains of any length.
 MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
 
 
 def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
-    """What is resident down to the types of objects, as ``composition`` has it; where that is not known, what is
-    mapped."""
+    """Return resident memory down to the types of objects, as ``composition`` has it, or mapped memory if residency is
+    unknown."""
     whole = StackFrame("RSS" if answer.rss.bytes is not None else "address space", "", None, "rest")
     cells = composition(answer, drawn, places)
     return [((whole, *frames), size, count) for frames, size, count in cells if size > 0]
 
 
 def owners_tree(answer: Owners) -> list[Weighted]:
-    """What holds blocks, with the kinds of these; they add up to all that is in use."""
+    """Return holders of blocks with the kinds of their blocks; they add up to all memory in use."""
     found: list[Weighted] = []
     for group in answer.groups:
         names = ["in use", *([group.kind] if group.kind else []), group.root or OTHERS]
@@ -53,13 +53,15 @@ def owners_tree(answer: Owners) -> list[Weighted]:
 
 
 def retained_tree(answer: DominatorTree) -> list[Weighted]:
-    """Each object stands on the one without which it would not be reached; its width is what it retains. How many
-    blocks that are is not known. What lies deeper than the levels of a tree is one cell."""
+    """Return the dominator tree: each object is above its dominator, and as wide as what it retains.
+
+    Numbers of blocks are unknown. Everything deeper than the levels of a tree is one cell.
+    """
     found: list[Weighted] = []
     ways: list[tuple[StackFrame, ...]] = []
     most = _levels(len(answer.nodes))
     for node in answer.nodes:
-        # Whoever dominates comes first.
+        # A dominator comes before the nodes below it.
         ways.append(_above(_frames(["reached"]) if node.above is None else ways[node.above], node.name, most))
         if node.own > 0:
             found.append((ways[-1], node.own, 0))
@@ -69,8 +71,10 @@ def retained_tree(answer: DominatorTree) -> list[Weighted]:
 
 
 def contexts_tree(answer: Contexts) -> list[Weighted]:
-    """Each memory context stands on the one that it belongs to, with what it can hand out again as a cell of its own;
-    they add up to what all have. What lies deeper than the levels of a tree is one cell."""
+    """Return the memory contexts, each above its parent, with a cell for the memory that it can hand out again.
+
+    They add up to the memory of all contexts. Everything deeper than the levels of a tree is one cell.
+    """
     sums: list[tuple[tuple[StackFrame, ...], int, int]] = []
     ways: list[tuple[StackFrame, ...]] = []
     most = _levels(len(answer.rows))
@@ -85,17 +89,18 @@ def contexts_tree(answer: Contexts) -> list[Weighted]:
 
 
 def sampled_tree(answer: SampledStacks) -> list[Weighted]:
-    """The stacks of sampled blocks, without the frames of the allocator that took them."""
+    """Return the stacks of sampled blocks, without the frames of the allocator that sampled them."""
     return [(tuple(row.frames[: len(row.frames) - row.allocator_frames]), row.bytes, row.count) for row in answer.rows]
 
 
 def _levels(count: int) -> int:
-    """Return how many levels the stacks of a tree with ``count`` cells may have."""
+    """Return the most levels that stacks may have in a tree with ``count`` cells."""
     return max(LEAST_LEVELS, min(MOST_LEVELS, MOST_FRAMES // max(count, 1)))
 
 
 def _above(below: tuple[StackFrame, ...], name: str, most: int) -> tuple[StackFrame, ...]:
-    """Return the stack of what stands on another; of all that is deeper than ``most`` the same one."""
+    """Return the stack of ``name`` above the stack ``below``. Everything deeper than ``most`` levels gets the same
+    stack."""
     if len(below) > most:
         return below
     return (*below, *_frames([name])) if len(below) < most else (*below, DEEPER)

@@ -1,4 +1,4 @@
-"""Stacks with weights: as folded lines, and for speedscope. The picture is in ``flame.py``."""
+"""Write stacks with weights as folded lines, and for speedscope. The picture is in ``flame.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PYTHON = "python"
 
 
 def label(frame: StackFrame) -> str:
-    """``load (app.py:41)`` for a Python frame, else the function's name; on one line."""
+    """Return a frame on one line: ``load (app.py:41)`` for a Python frame, else the function's name."""
     if frame.kind != PYTHON:
         return one_line(frame.name) or "?"
     line = "" if frame.line is None else f":{frame.line}"
@@ -30,8 +30,10 @@ def label(frame: StackFrame) -> str:
 
 
 def folded(stacks: Sequence[Weighted]) -> str:
-    """``outer;inner weight``, a line a stack, largest first; stacks that read the same are one line. The weights of the
-    lines add up to those of the stacks."""
+    """Return one line ``outer;inner weight`` for each stack, largest first. Stacks that read the same are one line.
+
+    The weights of the lines add up to those of the stacks.
+    """
     sums: dict[str, int] = {}
     for frames, weight, _calls in stacks:
         line = ";".join(label(frame).replace(";", ":") for frame in frames) or NO_STACK
@@ -41,8 +43,11 @@ def folded(stacks: Sequence[Weighted]) -> str:
 
 
 def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes", counts: str = "call") -> str:
-    """The JSON document that speedscope.app opens: a profile of the weights and, where anything was counted, one of the
-    calls or whatever ``counts`` says, in the singular."""
+    """Return the JSON document that speedscope.app opens.
+
+    It has a profile of the weights and, if anything was counted, one of the counts; ``counts`` names these in the
+    singular.
+    """
     numbers: dict[StackFrame, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in frames] for frames, _weight, _calls in stacks]
     profiles = [_profile(f"{title} ({unit})", unit, samples, [weight for _frames, weight, _calls in stacks])]

@@ -1,1 +1,1 @@
-"""Pages for a browser that need nothing else: laid out when they are written, a file for each section."""
+"""Pages for a browser that need nothing else and are laid out when written; one file for each section."""

@@ -1,4 +1,5 @@
-"""What malloc and the other allocators have that nobody holds: holes with what lies on both sides, pins, and arenas."""
+"""The sections about free memory of malloc and other allocators: holes with the blocks around them, pins, and
+arenas."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ CACHES = (
 
 
 def holes_section(holes: Asked[Holes], pins: Asked[Pins], most: int, style: Style) -> Section:
-    """Holes, and the few blocks that keep the most."""
+    """Return the section of holes, and of the few blocks that keep the most pages."""
     title = "Holes, and what pins them"
     if holes.answer is None:
         return refused("holes", title, holes.why)
@@ -79,7 +80,7 @@ def _pins(asked: Asked[Pins], most: int, style: Style) -> str:
 
 
 def arenas_section(asked: Asked[Arenas], most: int) -> Section:
-    """What malloc_stats() counts, arena by arena, and the threads' caches."""
+    """Return the section of arenas as malloc_stats() counts them, and of the threads' caches."""
     title = "Arenas of malloc"
     if asked.answer is None:
         return refused("arenas", title, asked.why)

@@ -1,4 +1,4 @@
-"""The page of a log of calls: what they add up to, and the stacks of what was in use when that was most."""
+"""The page of a trace: its sums, and the stacks of the memory in use at the peak."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ SITES = (
 
 
 def calls_page(found: CallStats, stacks: CallStacks | None, why: str) -> bytes:
-    """The page. ``stacks``: of what was in use when that was most, None and ``why`` where the log has none."""
+    """Return the HTML page of a trace, encoded.
+
+    ``stacks``: those of the memory in use at the peak; None, with the reason ``why``, if the trace has no stacks.
+    """
     found = printable_record(found)
     program = file_name(found.exe) or "an unknown program"
     title = f"Calls of process {found.pid} ({program})"

@@ -1,6 +1,8 @@
-"""Resident memory as a table: by allocator, arena, state and type. The address space instead, if residency is unknown.
+"""The section with resident memory as a table: by allocator, arena, state and type. It shows the address space if
+residency is unknown.
 
-All but the last words of a row are the ledger's lines."""
+All names in a row except the last are lines of the ledger.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ MAX_ROWS = 50
 
 
 def composition_section(found: Overview, most: int) -> Section:
-    """The largest parts as a table."""
+    """Return the section with a table of the largest parts."""
     known = found.ledger.rss.bytes is not None
     what = "resident memory" if known else "the address space"
     title = f"From {what} down to types"
@@ -46,7 +48,7 @@ def composition_section(found: Overview, most: int) -> Section:
 
 
 def _blocks(frames: Sequence[StackFrame], blocks: int) -> int | str | None:
-    """How many there are: None where that is not known, nothing where there are none to count, as in a file."""
+    """Return the number of blocks: None if it is unknown, "" if there is nothing to count, as in a file."""
     if blocks:
         return blocks
     return None if frames[-1].kind == USED else ""

@@ -1,4 +1,4 @@
-"""What blocks in use hold, and who holds them: types, what retains the most, owners with the ways to them."""
+"""The sections about blocks in use: types, objects that retain the most, and owners with their paths."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SINGLE = (
 
 
 def types_section(asked: Asked[Types], by_type: Asked[Retained], most: int, style: Style) -> Section:
-    """Python's types with what they retain, or the kinds of blocks of a program without Python."""
+    """Return the section of Python's types with what they retain, or of kinds of blocks in a program without Python."""
     if asked.answer is None:
         return refused("types", TYPES, asked.why)
     if isinstance(asked.answer, BlockKinds):
@@ -78,7 +78,7 @@ def _kinds(found: BlockKinds, most: int) -> Section:
 
 
 def retained_section(asked: Asked[Retained], most: int) -> Section:
-    """The objects, or blocks, that keep the most alive."""
+    """Return the section of objects, or blocks, that keep the most memory alive."""
     if asked.answer is None:
         return refused("retained", RETAINED, asked.why)
     found = asked.answer
@@ -89,7 +89,7 @@ def retained_section(asked: Asked[Retained], most: int) -> Section:
 
 
 def owners_section(asked: Asked[Owners], most: int) -> Section:
-    """All that is in use by what holds it."""
+    """Return the section of all memory in use, by its holders."""
     if asked.answer is None:
         return refused("owners", OWNERS, asked.why)
     found = asked.answer
@@ -106,7 +106,7 @@ def owners_section(asked: Asked[Owners], most: int) -> Section:
 
 
 def _rest(found: Owners | Retained) -> str:
-    """Return what was not examined; nothing where all was."""
+    """Return a paragraph about the memory that was not examined; "" if all was."""
     return paragraph(unfinished(found.not_examined, found.next, Style()))
 
 

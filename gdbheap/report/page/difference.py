@@ -1,4 +1,4 @@
-"""The page of several looks: what changed from the first to the last, what only rose, and what there is at the end."""
+"""The page of several snapshots: what changed from the first to the last, what only rose, and the state at the end."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LOOKS = (Column("number", "look"), Column("time", "when"), Column("what", "what"
 
 
 def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
-    """The page; its second half is about the last look alone."""
+    """Return the HTML page of a difference, encoded. Its second half shows only the last snapshot."""
     answer = printable_record(answer)
     count = len(answer.compared)
     name = title_of(answer.compared[-1].program, answer.compared[-1].target)
@@ -102,7 +102,7 @@ def _looks(answer: Difference, most: int) -> str:
 
 
 def _curve(answer: Difference) -> str:
-    """RSS over time, of three looks or more."""
+    """Return the curve of RSS over time; "" for fewer than three known values."""
     known = [(look.time, look.rss) for look in answer.compared if look.rss is not None]
     span = known[-1][0] - known[0][0] if known else 0
     if len(known) < 3 or span <= 0:

@@ -1,4 +1,4 @@
-"""What the figures rest on, and what was met on the way."""
+"""The sections of facts about the target and of damage in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAMAGE = (
 
 
 def facts_section(asked: Asked[Info], most: int) -> Section:
-    """Every fact with its source."""
+    """Return the section of all facts with their sources."""
     title = "What this rests on"
     if asked.answer is None:
         return refused("facts", title, asked.why)
@@ -40,6 +40,6 @@ def facts_section(asked: Asked[Info], most: int) -> Section:
 
 
 def damage_section(damage: Sequence[Damage], most: int) -> Section:
-    """What is not as it must be."""
+    """Return the section of damage: what is not as an allocator leaves it."""
     rows = [(place.address, place.what, place.expected, place.found) for place in damage]
     return Section("damage", "Damage", table("damage-table", "What is not as it must be", DAMAGE, rows, most))

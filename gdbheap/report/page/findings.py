@@ -1,4 +1,4 @@
-"""What could be given back or avoided, with lines to paste."""
+"""The section of findings: what could be returned or avoided, with lines to paste."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TITLE = "Findings"
 
 
 def findings_section(answer: Ledger, style: Style) -> Section:
-    """A paragraph for each."""
+    """Return the section with one paragraph for each finding."""
     if not answer.findings:
         return Section("findings", TITLE, paragraph(no_findings(answer)))
     numbers = numbers_of(answer.findings)
@@ -31,7 +31,7 @@ def findings_section(answer: Ledger, style: Style) -> Section:
 
 
 def text_or_id(finding: Finding) -> str:
-    """What was found; of one that an older file has, whose words need more than that, its id."""
+    """Return the text of a finding, or its id if an older file lacks figures that the text needs."""
     return text_or_none(finding) or finding.id
 
 

@@ -1,5 +1,7 @@
-"""The heap as a picture: each stretch of address space in cells, coloured by what their bytes are or by type. The
-script of the page shows the finest cells of a place, of which the page has two strings for each stretch."""
+"""The heap as a picture: each range of address space in cells, coloured by state or by type.
+
+The page's script shows the finest cells of a place; the page contains them as two strings for each range.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +26,29 @@ __all__ = ["map_section"]
 
 ID, TITLE = "map", "The heap, place by place"
 ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE = 128, 8, 14, 18
-# Cells of the picture, stretches that have lines of their own in it and that it has at all, and bytes of the finest
-# cells at most. Where there are many, only those of more than a 64th of all, and arenas, have lines of their own.
+# The most cells of the picture, ranges with lines of their own, ranges in the picture, and bytes of the finest cells.
+# If there are many ranges, only arenas and ranges of more than a 64th of the whole have lines of their own.
 CELLS, ALONE, STRETCHES, DATA, LARGE_SHARE = 1500, 24, 1500, 256 << 10, 64
-# So many of the finest cells are taken together at most.
+# The most of the finest cells that are merged into one.
 COARSEST = 10_000
 KINDS = tuple(LOOKS)
 NOTHING, NO_OBJECT = 0, 1
 NAMES = ("no block in use", "buffers and other blocks that are no objects")
-# Where a tenth or more is free, each stretch has its place; else allocators have rows, from a hundredth of all on.
+# If a tenth or more is free, each range has its place. Otherwise allocators have rows, from a hundredth of the whole
+# on.
 FREE_SHARE, SMALL_SHARE = 10, 100
 KIND_NAMES = {"mmapped": "large blocks (mmap)", "other": "other memory"}
-# So many types have colours of their own.
+# The number of types with colours of their own.
 COLOURED = 8
 OTHER = len(NAMES) + COLOURED
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A stretch of one or more of the finest cells, from one on: what most of it is, by kind and by type."""
+    """One or more adjacent finest cells, from number ``first`` on.
+
+    ``kind`` and ``type``: what most of it is.
+    """
 
     first: int
     count: int
@@ -54,7 +60,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """What is drawn of a group, in its finest cells."""
+    """A group of the map, in its finest cells."""
 
     group: Group
     places: list[_Place]
@@ -62,7 +68,10 @@ class _Stretch:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows below one title: the numbers of their stretches, and how many of the finest cells are one."""
+    """Rows below one title.
+
+    ``numbers``: the ranges in them; ``step``: how many of the finest cells are drawn as one.
+    """
 
     title: str
     numbers: list[int]
@@ -70,7 +79,7 @@ class _Block:
 
 
 def map_section(found: Overview) -> Section:
-    """The picture with its legends, and the data of the finest cells."""
+    """Return the section of the picture with its legends, and the data of the finest cells."""
     answer = found.map.answer
     if answer is None:
         return refused(ID, TITLE, found.map.why)
@@ -106,7 +115,10 @@ def map_section(found: Overview) -> Section:
 
 
 def _types(found: Overview) -> tuple[list[str], dict[str | None, int]]:
-    """What types are called, those with the most bytes first behind what is none, and their places in that list."""
+    """Return the names of types and their numbers in that list.
+
+    The list begins with NAMES; the types with the most bytes come first after them.
+    """
     sums: Counter[str] = Counter()
     for share in found.places.answer.shares if found.places.answer else ():
         if share.type is not None:
@@ -144,7 +156,7 @@ def _place(cell: Cell, place: int, shares: Sequence[TypeShare], numbers: dict[st
 
 
 def _merged(places: Sequence[_Place]) -> _Place:
-    """Several as one, which is what most of them are."""
+    """Return several places as one, with the kind and type that most of them have."""
     first, last = places[0], places[-1]
     kind, of_type = (Counter(values).most_common(1)[0][0] for values in zip(*((one.kind, one.type) for one in places)))
     return _Place(first.first, sum(one.count for one in places), first.start, last.end, kind, of_type)
@@ -155,7 +167,7 @@ def _coarse(places: Sequence[_Place], step: int) -> list[_Place]:
 
 
 def _choice(has_types: bool) -> str:
-    """What the colours mean: chosen without a script."""
+    """Return the buttons that choose what the colours mean; they need no script."""
     if not has_types:
         return ""
     rows = (("state", "by what the memory is", " checked"), ("type", "by the type of most objects", ""))
@@ -181,7 +193,7 @@ def _key(kind: str, text: str) -> str:
 
 
 def _is_in_use(found: Overview) -> bool:
-    """Return whether next to nothing of the resident memory is free, so that its places do not matter."""
+    """Return whether so little of the resident memory is free that its places do not matter."""
     told = found.ledger.summary
     if told is None or told.used_resident is None or told.free_resident is None:
         return False
@@ -189,7 +201,7 @@ def _is_in_use(found: Overview) -> bool:
 
 
 def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
-    """Return a block of one row for each allocator, and a sentence about those that have less than a SMALL_SHARE."""
+    """Return one row for each allocator, and a sentence about those below a SMALL_SHARE."""
     numbers: dict[str, list[int]] = {}
     for number in sorted(range(len(shown)), key=lambda number: shown[number].group.start):
         numbers.setdefault(shown[number].group.kind, []).append(number)
@@ -200,7 +212,7 @@ def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
         if SMALL_SHARE * sizes[kind] < sum(sizes.values()):
             small.append(KIND_NAMES.get(kind, kind))
             continue
-        # Of more stretches than cells the smallest are not drawn.
+        # If there are more ranges than cells, the smallest are not drawn.
         own = sorted(numbers[kind], key=lambda number: -len(shown[number].places))[:ACROSS]
         step = 1
         while sum(-(-len(shown[number].places) // step) for number in own) > ACROSS:
@@ -216,7 +228,7 @@ def _resident(group: Group) -> int:
 
 
 def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequence[str]) -> str:
-    """Each block below its title."""
+    """Return the picture: each block below its title."""
     body: list[str] = []
     at = 0
     for block in blocks:
@@ -234,7 +246,7 @@ def _picture(shown: Sequence[_Stretch], blocks: Sequence[_Block], names: Sequenc
 
 
 def _blocks(shown: Sequence[_Stretch]) -> Iterator[tuple[str, list[int]]]:
-    """(title, numbers of the stretches below it)."""
+    """Yield (title, numbers of the ranges below it)."""
     by_address = sorted(range(len(shown)), key=lambda number: shown[number].group.start)
     others: dict[str, list[int]] = {}
     whole = sum(one.group.end - one.group.start for one in shown)
@@ -257,7 +269,7 @@ def _sizes(groups: Sequence[Group]) -> str:
 
 
 def _row(cells: Sequence[tuple[int, _Place]], top: int, names: Sequence[str]) -> Iterator[str]:
-    """A line of cells, each with the number of its stretch; neighbours there that are alike are drawn as one."""
+    """Yield one line of cells, each with the number of its range. Similar neighbours in a range are drawn as one."""
     x = 0
     for (number, kind, of_type), alike in groupby(cells, key=lambda cell: (cell[0], cell[1].kind, cell[1].type)):
         run = [cell for _number, cell in alike]
@@ -272,7 +284,7 @@ def _row(cells: Sequence[tuple[int, _Place]], top: int, names: Sequence[str]) ->
 
 
 def _data(shown: Sequence[_Stretch], cell: int, names: Sequence[str]) -> str:
-    """The finest cells, for the script: each string has runs, "number*length" or "number"."""
+    """Return the finest cells, for the script. Each string consists of runs: "number*length" or "number"."""
     step = 1
     while True:
         content = _content(shown, cell, step, names)

@@ -1,4 +1,4 @@
-"""The parts that sections are made of. Whatever comes from a target is escaped here, or where a picture is drawn."""
+"""The parts that sections are made of. All text of a target is escaped here, or where a picture is drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 SIZE, SIGNED, COUNT, ADDRESS, SHARE, TEXT = "size", "signed", "count", "address", "share", "text"
 LONGEST = 300
-# How many parts of a bar have a colour of their own; what follows shares the last one.
+# The number of parts of a bar with colours of their own; further parts share the last one.
 FILLS = 8
 
 TableRow = Sequence[Any]
@@ -26,7 +26,7 @@ TableRow = Sequence[Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: ``key`` as JSON has it, ``title`` for people, ``kind``: what its values are."""
+    """A column of a table: ``key`` as in JSON, ``title`` for people, ``kind`` of its values."""
 
     key: str
     title: str
@@ -35,8 +35,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: what a link to it ends with, its heading, and its markup. ``why``: it has nothing but this
-    reason."""
+    """A section of a page: the anchor of a link to it, its heading, and its markup.
+
+    ``why``: the reason, if the section contains nothing else.
+    """
 
     id: str
     title: str
@@ -45,35 +47,35 @@ class Section:
 
 
 def safe(text: object, limit: int = LONGEST) -> str:
-    """Text on one line as markup shows it, in elements and in attributes."""
+    """Return text on one line, escaped for elements and attributes."""
     return escape(one_line(text, limit))
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A sentence or a few, with our commands as a shell takes them; nothing where there is none."""
+    """Return a paragraph of one or a few sentences, with our commands as in a shell; "" for an empty text."""
     return f"<p{_class(kind)}>{safe(as_typed(text, IN_SHELL), 4000)}</p>\n" if text else ""
 
 
 def listed(lines: Iterable[str], kind: str = "") -> str:
-    """A list of sentences; nothing where there are none."""
+    """Return a list of sentences; "" if there are none."""
     items = "".join(f"<li>{safe(line, 2000)}</li>\n" for line in lines)
     return f"<ul{_class(kind)}>\n{items}</ul>\n" if items else ""
 
 
 def details(summary: str, body: str, opened: bool = False) -> str:
-    """What unfolds; ``summary`` is text, ``body`` markup."""
+    """Return a part that unfolds; ``summary`` is text, ``body`` markup."""
     return f"<details{' open' if opened else ''}><summary>{safe(summary)}</summary>\n{body}</details>\n" if body else ""
 
 
 def refused(id: str, title: str, why: str) -> Section:
-    """A section that says why there is none."""
+    """Return a section that only says why it has no content."""
     return Section(id, title, paragraph(f"Not here: {why}.".replace("..", "."), "why"), why)
 
 
 def told(value: Any, kind: str) -> str:
-    """A value as people read it."""
+    """Return a value as people read it."""
     if value is None:
-        # A row without an address is of several; one without a text has none.
+        # A row without an address stands for several things; a row without a text has none.
         return "" if kind in (TEXT, ADDRESS) else UNKNOWN
     if kind == SIZE:
         return size_text(value)
@@ -95,8 +97,10 @@ def table(
     total: TableRow | None = None,
     count: int | None = None,
 ) -> str:
-    """A table of at most ``most`` of the rows; ``count``: how many there are, if ``rows`` is not all of them. Each cell
-    of a number has its exact value in ``data-v``. Nothing where there is no row."""
+    """Return a table of at most ``most`` rows; "" if there are no rows.
+
+    ``count``: the number of rows, if ``rows`` is not all of them. Each numeric cell has its exact value in ``data-v``.
+    """
     if not rows:
         return ""
     shown, count = rows[:most], len(rows) if count is None else count
@@ -115,8 +119,11 @@ def table(
 
 
 def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
-    """One bar from end to end: (what the pointer says, size) of each part; ``told``: what is said of the whole. Nothing
-    where all sizes are 0."""
+    """Return one bar over the full width.
+
+    ``parts``: (the text under the pointer, size) of each part. ``told``: the description of the whole. "" if all sizes
+    are 0.
+    """
     whole, at, drawn = sum(size for _text, size in parts), 0, []
     for place, (text, size) in enumerate(parts):
         if size:
@@ -129,7 +136,7 @@ def bar(parts: Sequence[tuple[str, int]], told: str) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A length as a share of a picture's width."""
+    """Return a length as a share of a picture's width."""
     return f"{100 * part / max(whole, 1):.3f}%"
 
 

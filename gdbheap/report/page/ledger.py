@@ -1,4 +1,4 @@
-"""The ledger as a bar of what is resident, each part of which unfolds, and as a table with all its figures."""
+"""The section of the ledger: resident memory as a bar whose parts unfold, and all figures as a table."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ledger_section"]
 
-# Lines below one, of which a process has as many as arenas, and lines inside of one another: those of a file may be
-# anything. All are in the table.
+# The most children of a line (it has as many as there are arenas), and the most levels. A file may have any number; the
+# table has all.
 MAX_CHILDREN, DEEPEST = 100, 6
 COLUMNS = (
     Column("id", "line"), Column("name", "what"), Column("resident", "resident", SIZE),
@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def ledger_section(answer: Ledger, most: int) -> Section:
-    """Whose the memory is. Where nobody knows what is resident, the bar is of the address space of what is no file."""
+    """Return the section of the ledger. If residency is unknown, the bar shows the address space without files."""
     below: dict[str | None, list[Line]] = {}
     for line in answer.ledger:
         below.setdefault(line.parent, []).append(line)
@@ -44,8 +44,10 @@ def _told(line: Line, whole: int) -> str:
 
 
 def _unfolded(line: Line, below: dict[str | None, list[Line]], whole: int, fill: int, depth: int = 1) -> str:
-    """A line with its children inside, the largest first; what has none does not unfold. Children are taken out of
-    ``below``, so that lines of a file that lead in a circle end."""
+    """Return a line with its children inside, the largest first; a line without children does not unfold.
+
+    Children are removed from ``below``, so that circular lines in a file end.
+    """
     size = _size(line)
     rect = f'<rect class="f{fill}" width="{percent(size, whole)}" height="10"/>'
     head = (

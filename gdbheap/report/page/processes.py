@@ -1,4 +1,4 @@
-"""The page of several processes: what each has, what they share, and by what the rest was written."""
+"""The page of several processes: the memory of each, what they share, and what wrote to the rest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TYPES = (
 
 
 def processes_page(found: Family, time: float) -> bytes:
-    """The page, of a moment."""
+    """Return the HTML page of several processes, encoded. ``time``: when they were read, in seconds since 1970."""
     found = printable_record(found)
     style = Style()
     title = f"Memory of {counted(len(found.rows), 'process', 'processes')}"
@@ -81,7 +81,7 @@ def _row(member: Member) -> tuple[object, ...]:
 
 
 def _bars(found: Family) -> str:
-    """What each process adds to what all have: a bar of PSS."""
+    """Return a bar of PSS: what each process adds to the whole."""
     parts = [
         (f"process {member.pid} ({one_line(member.program, 60)}): {size_text(member.pss)} of PSS", member.pss or 0)
         for member in found.rows

@@ -1,5 +1,5 @@
-"""What all pages have around their sections: the head, which forbids whatever the page does not bring along, the style,
-the script, and a list of the sections."""
+"""The frame of all pages: the head, which forbids everything that the page does not contain itself, the style, the
+script, and a list of the sections."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gdbheap.report.page.html import Section, safe
 __all__ = ["LARGEST", "MAX_ROWS", "document", "fitted", "page", "schemes", "script_of", "style_of"]
 
 FOLDER = Path(__file__).resolve().parent
-# Bytes that a page may have: a browser lays them out within a second.
+# The most bytes of a page; a browser lays these out within a second.
 LARGEST = 1 << 20
-# How many rows a table may have: half of them where the page is too large, and half of those.
+# The most rows of a table, halved while the page is too large, and the least.
 MAX_ROWS, LEAST_ROWS = 200, 12
 LIGHT = {
     "ground": "#ffffff", "ink": "#1f2328", "muted": "#57606a", "grid": "#d1d9e0", "raised": "#f6f8fa",
@@ -30,7 +30,7 @@ DARK = {
 
 
 def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
-    """Names of colours with their values, for each scheme; paper is light."""
+    """Return the named colours with their values for each scheme; print uses the light one."""
 
     def scheme(palette: Mapping[str, str]) -> str:
         return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in palette.items()) + " }"
@@ -40,19 +40,21 @@ def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
 
 @cache
 def style_of() -> str:
-    """The style of all pages."""
+    """Return the style of all pages."""
     return schemes(LIGHT, DARK) + (FOLDER / "page.css").read_text(encoding="utf-8")
 
 
 @cache
 def script_of() -> str:
-    """What sorts, searches and enlarges."""
+    """Return the script that sorts, searches and enlarges."""
     return (FOLDER / "page.js").read_text(encoding="utf-8")
 
 
 def document(title: str, main: str, style: str = "", script: str = "", has_styled_parts: bool = False) -> bytes:
-    """A whole page. Nothing is fetched, no other script runs, and no other style applies; ``has_styled_parts``:
-    elements of ``main`` have a style of their own, so that style is not checked."""
+    """Return a whole HTML page, encoded, that fetches nothing and allows no other script or style.
+
+    ``has_styled_parts``: elements of ``main`` have styles of their own, so styles are not checked.
+    """
     styles = style_of() + style
     allowed = "'unsafe-inline'" if has_styled_parts else _checksum(styles)
     scripts = f"script-src {_checksum(script)}; " if script else ""
@@ -75,7 +77,10 @@ def _checksum(text: str) -> str:
 
 
 def page(title: str, lead: str, sections: Sequence[Section], said: str, style: str = "") -> bytes:
-    """A page of sections. ``lead``: markup that comes first; ``said``: when and of what, in a line."""
+    """Return an HTML page of sections, encoded.
+
+    ``lead``: markup that comes first; ``said``: what the page shows, and when, in one line.
+    """
     links = "".join(f'<li><a href="#{section.id}">{safe(section.title)}</a></li>' for section in sections)
     parts = "".join(
         f'<section id="{section.id}" aria-labelledby="{section.id}-title">\n'
@@ -92,7 +97,10 @@ def page(title: str, lead: str, sections: Sequence[Section], said: str, style: s
 
 
 def fitted(make: Callable[[int], bytes], most: int = MAX_ROWS) -> bytes:
-    """The first page that is not too large, of those with fewer and fewer rows."""
+    """Return the first page of at most LARGEST bytes; each try has half as many rows in its tables.
+
+    If even LEAST_ROWS rows are too many, the last page is returned.
+    """
     found = make(most)
     while len(found) > LARGEST and most > LEAST_ROWS:
         most //= 2

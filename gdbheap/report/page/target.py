@@ -1,4 +1,4 @@
-"""The page of one look at a process or a core."""
+"""The page of a process, a core or a snapshot at one moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FLAMES", "missing_in", "moment", "name_of", "sections_of", "target_page", "title_of"]
 
-# Of answers that may be missing, as the lines that tell so call them.
+# Names of answers that may be missing, for the lines that say so.
 TITLES = {
     "map": "the map of the heap", "holes": "holes", "types": "types", "kept": "what retains the most",
     "owners": "owners", "threads": "what frames hold", "tasks": "tasks", "arenas": "arenas", "info": "facts",
@@ -44,8 +44,11 @@ FLAMES = flame_style(MEMORY.colours, (LIGHT["ground"], DARK["ground"]))
 
 
 def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
-    """The page, in at most LARGEST bytes where rows can be left out for that. ``rows``: of a table at most."""
-    # What their sentences quote goes through as_typed.
+    """Return the HTML page of a target, encoded, in at most LARGEST bytes if leaving out rows suffices.
+
+    ``rows``: the most rows of a table.
+    """
+    # Commands that these texts quote are rewritten later, by as_typed.
     found = replace(found, ledger=printable_record(found.ledger), names=printable_record(found.names))
     said = f"Looked at {moment(found.time)}. {_versions(found.target)}"
     title = title_of(found.ledger.program, found.target)
@@ -53,7 +56,7 @@ def target_page(found: Overview, style: Style, rows: int = MAX_ROWS) -> bytes:
 
 
 def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
-    """All sections, each with at most ``most`` rows in a table."""
+    """Return all sections, each with at most ``most`` rows in a table."""
     damage = [damage_section(found.damage, most)] if found.damage else []
     return [
         findings_section(found.ledger, style),
@@ -74,14 +77,14 @@ def sections_of(found: Overview, most: int, style: Style) -> list[Section]:
 
 
 def title_of(program: str, target: Mapping[str, Any]) -> str:
-    """Name a target as the verdict does; of an older file by its executable's name."""
+    """Return a target's name as the verdict has it; for an older file, the name of its executable."""
     exe = str(target.get("exe") or "an unknown program")
     name = program_text(program or exe.rpartition("/")[2], target.get("pid"))
     return f"core of {name}" if target.get("kind") == "core" else name
 
 
 def name_of(target: Mapping[str, Any]) -> str:
-    """ "process 1234 (/usr/bin/python3.11)"."""
+    """Return a target with its executable: "process 1234 (/usr/bin/python3.11)"."""
     exe = one_line(target.get("exe") or "an unknown program", 120)
     what = (
         f"process {target.get('pid')}"
@@ -92,7 +95,7 @@ def name_of(target: Mapping[str, Any]) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time as it is on a page: everybody who reads it knows UTC."""
+    """Return a time as a page shows it, in UTC because readers may be anywhere."""
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, OSError, ValueError):
@@ -105,7 +108,7 @@ def _versions(target: Mapping[str, Any]) -> str:
 
 
 def _lead(found: Overview, style: Style) -> str:
-    """The verdict, what a reader has to be warned of, and the figures."""
+    """Return the verdict, the warnings and the figures."""
     partial = "This is not whole: something was damaged, cut off, or could not be read." if found.partial else ""
     return (
         f'<p class="lead">{safe(verdict(found.ledger, style), 1000)}</p>\n'
@@ -114,7 +117,7 @@ def _lead(found: Overview, style: Style) -> str:
 
 
 def _with_decision(section: Section, found: Overview, style: Style) -> Section:
-    """The ledger with what can be given back, and what the control group is charged."""
+    """Return the ledger's section with sentences about returnable memory and about the control group."""
     ledger = found.ledger
     lines = container.render(ledger.container, ledger.rss.lazily_freed, style).splitlines()
     return replace(section, body="".join(map(paragraph, [decision(ledger, style), *lines])) + section.body)
@@ -143,6 +146,6 @@ def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
 
 
 def missing_in(found: Overview) -> list[str]:
-    """A line for each answer that is not there, with the reason."""
+    """Return one line for each missing answer, with the reason."""
     asked = ((title, getattr(found, name)) for name, title in TITLES.items())
     return [f"{title}: {one_line(one.why)}" for title, one in asked if one.why]

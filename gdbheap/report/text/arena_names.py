@@ -1,4 +1,4 @@
-"""Arenas in rows of several allocators, in words."""
+"""Names of arenas in tables with several allocators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["arena_name", "arena_number"]
 
 
 def arena_number(index: int | None, allocator: str) -> str:
-    """An arena of an allocator that is named beside it: only a C library's first one is called main."""
+    """Return an arena's number in a row that names its allocator; only a C library's first arena is "main"."""
     return arena_text(index) if index is None or allocator in OF_C_LIBRARIES else str(index)
 
 
 def arena_name(index: int | None, allocator: str) -> str:
-    """An arena, with its allocator where that is no C library's, as ``--arena`` takes it."""
+    """Return an arena as ``--arena`` takes it, with its allocator unless that is a C library's."""
     return arena_text(index) if index is None or allocator in OF_C_LIBRARIES else f"{allocator}:{index}"

@@ -1,6 +1,7 @@
-"""Sizes by powers of two for people, with a bar for each, much as DTrace's ``quantize`` prints them.
+"""Tables of sizes by powers of two with a bar for each, much as DTrace's ``quantize`` prints them.
 
-The longest bar is that of the row with most calls."""
+The longest bar is that of the row with the most calls.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ __all__ = ["render"]
 
 BAR = 40
 ASCII_BAR = "@"
-# From an eighth of a character to all of it.
+# From an eighth of a character to a full one.
 EIGHTHS = "▏▎▍▌▋▊▉█"
 
 
 def render(rows: Sequence[SizeShare], style: Style, nothing: str = "There was no call.") -> str:
-    """A row for each power of two, with its calls as a bar, and their total; ``nothing`` where there is no row."""
+    """Return a row for each power of two, with its calls as a bar, and the total; ``nothing`` if there are no rows."""
     if not rows:
         return style.filled(nothing)
     columns = (Column("from"), Column("below"), Column("distribution of calls", True), Column("calls"), Column("bytes"))
@@ -38,7 +39,7 @@ def render(rows: Sequence[SizeShare], style: Style, nothing: str = "There was no
 
 
 def bar(part: int, whole: int, style: Style, width: int = BAR) -> str:
-    """``part`` of ``whole`` as a bar of at most ``width`` characters; a part above 0 is seen."""
+    """Return ``part`` of ``whole`` as a bar of at most ``width`` characters; a part above 0 is always visible."""
     if part <= 0 or whole <= 0:
         return ""
     if style.ascii:

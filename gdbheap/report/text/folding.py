@@ -1,4 +1,4 @@
-"""Rows that repeat, folded: a linked list or a tree of blocks is a page of lines that say the same."""
+"""Fold rows that repeat: a linked list or a tree of blocks would be a page of equal lines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,]*")
 
 @dataclass(frozen=True)
 class Gap:
-    """Rows that nobody has: ``count`` of them, before the row ``at``."""
+    """Missing rows: ``count`` of them, before the row ``at``."""
 
     at: int = 0
     count: int = 0
 
     def between(self, start: int, end: int) -> int:
-        """How many are lacking between the first and the last of the rows [start, end)."""
+        """Return how many rows are missing between the first and the last of the rows [start, end)."""
         return self.count if start < self.at < end else 0
 
 
@@ -37,10 +37,13 @@ def folded(
     more: Callable[[int, set[str]], Row],
     gap: Gap = NO_GAP,
 ) -> list[Row]:
-    """``rows`` with one of ``more`` (how many are left out, the first words of their keys) for the middle of each run
-    whose keys repeat, one by one or by twos and threes; numbers in them may differ. What a ``gap`` lacks is like what
-    is before and after it where these are one run, else it is of no kind. Of what is still long the first and the last
-    ROWS_AT_EACH_END."""
+    """Return ``rows`` with the middle of each run of repeating rows replaced by one row.
+
+    Rows repeat if their keys do, one by one or in periods of two or three; numbers in the keys may differ. ``more``
+    makes the replacing row from the number of rows left out and the first words of their keys. If the rows around a
+    ``gap`` are one run, its missing rows count as part of that; otherwise they get a row of their own. If the result is
+    still long, only the first and last ROWS_AT_EACH_END rows stay.
+    """
     keys = [tuple(_NUMBER.sub("#", word) for word in key(row)) for row in rows]
     shown: list[Row] = []
     at = 0
@@ -60,7 +63,7 @@ def folded(
 
 
 def _run(keys: Sequence[tuple[str, ...]], at: int) -> tuple[int, int]:
-    """The period that leaves out the most from ``at`` on, and the length of its run."""
+    """Return the period that leaves out the most rows from ``at`` on, and the length of its run."""
     lengths = [(period, _length(keys, at, period)) for period in range(1, MAX_PERIOD + 1)]
     return max(lengths, key=lambda found: found[1] - 2 * found[0])
 

@@ -23,7 +23,7 @@ ADDRESS = r"(?ai)0x[0-9a-f]+|[0-9]+"
 
 
 def size_text(size: int | None, exact: bool = False) -> str:
-    """``size`` bytes as "1.5 MiB", or as "1,572,864" when ``exact``; None (not known) as "?"."""
+    """Return ``size`` bytes as "1.5 MiB", or as "1,572,864" if ``exact``; "?" for None (unknown)."""
     if size is None:
         return UNKNOWN
     return count_text(size) if exact else _rounded(size)
@@ -35,47 +35,49 @@ def _rounded(size: int) -> str:
     value = float(size)
     for unit in UNITS:
         value /= 1024
-        # 1023.95 would print as 1024.0
+        # 1023.95 would print as 1024.0.
         if abs(value) < 1023.95 or unit == UNITS[-1]:
             break
     return f"{value:.1f} {unit}"
 
 
 def count_text(count: int | None) -> str:
-    """``count`` with thousands separators; None (not known) as "?"."""
+    """Return ``count`` with thousands separators; "?" for None (unknown)."""
     return UNKNOWN if count is None else f"{count:,}"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """ "1 arena", "1,200 arenas"; ``many`` is what several are called, ``one`` and an s unless it is given."""
+    """Return a number with its noun: "1 arena", "1,200 arenas". ``many``: the plural, if it is not ``one`` with an
+    s."""
     return f"{count_text(count)} {one if count == 1 else many or one + 's'}"
 
 
 def share_text(part: int | None, whole: int | None) -> str:
-    """``part`` of ``whole`` in percent with one decimal, without a sign: the column's title has it."""
+    """Return ``part`` of ``whole`` in percent with one decimal, without a sign, which the column's title has."""
     if part is None or not whole:
         return UNKNOWN
     return f"{100 * part / whole:.1f}"
 
 
 def address_text(address: int | None) -> str:
-    """An address in hexadecimal; None (there is none) as a hyphen."""
+    """Return an address in hexadecimal; a hyphen for None (there is none)."""
     return "-" if address is None else f"{address:#x}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: ``a``, ``a and b``, ``a, b and c``."""
+    """Return names as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def arena_text(index: int | None) -> str:
-    """An arena's index, the first one as "main"; None (in no arena) as a hyphen."""
+    """Return an arena's index, the first one as "main"; a hyphen for None (in no arena)."""
     return "-" if index is None else str(index) if index else "main"
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "4096", "64K", "1M", "1.5G" or "1MiB" (powers of 1024). Raises ValueError for anything else."""
+    """Return the bytes of "4096", "64K", "1M", "1.5G" or "1MiB" (powers of 1024). Raises ValueError for anything
+    else."""
     found = _matched(SIZE, text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a size: bytes, or a number with K, M, G or T")
@@ -88,7 +90,7 @@ def parse_size(text: str) -> int:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration in its largest unit that leaves no more than one decimal: "500 ms", "1.5 s", "10 min", "2 h"."""
+    """Return a duration in its largest unit with at most one decimal: "500 ms", "1.5 s", "10 min", "2 h"."""
     if seconds < 1:
         return f"{1000 * seconds:.0f} ms"
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
@@ -98,7 +100,7 @@ def duration_text(seconds: float) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of "90", "90s", "500ms", "10m", "1.5h" or "2d". Raises ValueError for anything else."""
+    """Return the seconds of "90", "90s", "500ms", "10m", "1.5h" or "2d". Raises ValueError for anything else."""
     found = _matched(DURATION, text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a duration: seconds, or a number with ms, s, m, h or d")
@@ -114,14 +116,15 @@ def is_name(text: str) -> bool:
 
 
 def parse_address(text: str) -> int:
-    """An address in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and past 64 bits."""
+    """Return an address given in hexadecimal (0x…) or decimal. Raises ValueError for anything else, and above 64
+    bits."""
     if _matched(ADDRESS, text) is None:
         raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal")
     return _bounded(text, int(text, 16 if text.lower().startswith("0x") else 10))
 
 
 def _matched(pattern: str, text: str) -> re.Match[str] | None:
-    # Imported here, as below: whoever only writes numbers starts faster.
+    # Imported here, as below, so that callers that only print numbers start faster.
     import re
 
     return re.fullmatch(pattern, text)

@@ -1,4 +1,4 @@
-"""A program that was recorded, by name."""
+"""Name a program that was recorded."""
 
 from __future__ import annotations
 
@@ -14,5 +14,6 @@ LENGTH = 80
 
 
 def program_text(words: Sequence[str], exe: str) -> str:
-    """The words that it was started with, as in a shell and cut short; its file where they are not known."""
+    """Return the words that the program was started with, as in a shell and cut short, or its file if they are
+    unknown."""
     return named(one_line(shlex.join(words) or exe, LENGTH))

@@ -16,20 +16,21 @@ __all__ = ["SHARE", "Column", "Shares", "join", "left_over", "table"]
 CELL_LIMIT = 300
 CUT = ">"
 BETWEEN, LEAST = "  ", 2
-# On a terminal that is too narrow: what is dropped, the first ones first, and the characters that are left of a text
-# before a column is dropped, and after that.
+# For a terminal that is too narrow: the columns to drop, the first ones first, and the characters that are left of a
+# text before a column is dropped, and after that.
 LEAST_IMPORTANT = (
     "virtual", "swapped", "used chunks", "free chunks", "fast", "own", "arena", "allocator", "each", "kind", "blocks",
     "count", "%system",
 )  # fmt: skip
 SHORT, SHORTEST = 28, 12
-# Columns that are left out if all rows have one value, which a line below the table names unless it is none of these.
+# Columns that are left out if all rows have the same value. A line below the table names that value, unless it is one
+# of NO_VALUES.
 DROPPED_IF_SAME = ("allocator", "arena", "swapped", "swap", "group", "mapped")
 NO_VALUES = ("", "-", "0", "0 B")
 
 
 class Column:
-    """A column's title; numbers are right-aligned (``left`` False), text is left-aligned."""
+    """A column of a table. Text is left-aligned (``left``), numbers are right-aligned."""
 
     __slots__ = ("left", "title")
 
@@ -38,14 +39,17 @@ class Column:
 
 
 SHARE = Column("%RSS")
-"""The share of RSS: left out of every table of a target whose RSS is not known. A core knows private memory only."""
+"""The share of RSS. Tables of a target without a known RSS leave it out. A core knows only private memory."""
 PRIVATE_SHARE = Column("%private")
 RESIDENT = Column("resident")
 
 
 class Shares:
-    """The share of RSS of blocks in each row: of what is resident, which has a column where it is less than the rows'
-    bytes. ``sizes``: of each row, also of the total, all bytes and those that are not resident."""
+    """The share of RSS of the blocks in each row, counting resident bytes only.
+
+    Resident bytes have a column of their own if they differ from the rows' bytes. ``sizes``: for each row and the
+    total, all bytes and those that are not resident.
+    """
 
     __slots__ = ("_has_resident", "_style")
 
@@ -55,7 +59,7 @@ class Shares:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns that take the place of SHARE."""
+        """The columns to use instead of SHARE."""
         return (RESIDENT, SHARE) if self._has_resident else (SHARE,)
 
     def cells(self, size: int | None, absent: int = 0) -> list[str]:
@@ -78,8 +82,10 @@ def table(
     total: Row | None = None,
     kinds: Sequence[str | None] = (),
 ) -> str:
-    """Return the lines of a table, at most as wide as ``style.width``; ``total`` is one more row below a second rule.
-    ``kinds``: what the rows are of, which colours their first cells."""
+    """Return the lines of a table, at most as wide as ``style.width``.
+
+    ``total``: one more row, below a second rule. ``kinds``: the kind of each row, which colours its first cell.
+    """
     kept = [number for number, column in enumerate(columns) if column is not SHARE or style.rss]
     body = [[_cell(row[number]) for number in kept] for row in ([*rows, total] if total is not None else rows)]
     titled = [PRIVATE_SHARE if column is SHARE and style.private else column for column in columns]
@@ -101,7 +107,10 @@ def table(
 def _without_same(
     columns: list[Column], body: list[list[str]], count: int
 ) -> tuple[list[Column], list[list[str]], list[str]]:
-    """Return the columns and cells without those that are the same in all of two rows or more, and what these are."""
+    """Return the columns and cells without columns whose value is the same in all rows, and these values.
+
+    A table of one row keeps all columns.
+    """
     values = [{row[number] for row in body} - {""} for number in range(len(columns))]
     is_same = [column.title in DROPPED_IF_SAME and len(own) <= 1 for column, own in zip(columns, values)]
     if count < 2 or not any(is_same):
@@ -117,7 +126,7 @@ def _without_same(
 
 
 def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
-    """A line with its first cell in colour, but for the blanks around it."""
+    """Return a line with its first cell in colour, except for the blanks around it."""
     start = len(line) - len(line.lstrip(" ")) if first.strip() else 0
     end = start + len(first.strip())
     return f"{line[:start]}{style.coloured(line[start:end], kind)}{line[end:]}"
@@ -126,8 +135,11 @@ def _coloured(line: str, first: str, kind: str | None, style: Style) -> str:
 def _fitted(
     columns: list[Column], body: list[list[str]], count: int, style: Style
 ) -> tuple[list[Column], list[list[str]]]:
-    """Return the columns and cells that fit: without what says least, texts shortened in the middle. ``count``: of the
-    rows without the total."""
+    """Return the columns and cells that fit the width: the least important columns are dropped, and texts shortened in
+    the middle.
+
+    ``count``: the number of rows without the total.
+    """
     width, widths = style.width or 0, _widths(columns, body)
     if _whole(widths) <= width:
         return columns, body
@@ -148,7 +160,7 @@ def _fitted(
 
 
 def _shortened(columns: list[Column], widths: list[int], limit: int) -> list[int]:
-    """Return the widths of the columns once no text is longer than that."""
+    """Return the widths of the columns once no text is longer than ``limit``."""
     return [min(one, limit) if column.left else one for one, column in zip(widths, columns)]
 
 
@@ -159,7 +171,7 @@ def _whole(widths: Iterable[int]) -> int:
 
 
 def _expendable(columns: list[Column], body: list[list[str]], count: int) -> list[int]:
-    """Return the columns that may be dropped: those that are the same in every row, then those that say least."""
+    """Return the columns that may be dropped: those that are the same in every row, then the least important ones."""
     same = [number for number in range(1, len(columns)) if count > 1 and _is_same([row[number] for row in body], count)]
     ranks = {title: rank for rank, title in enumerate(LEAST_IMPORTANT)}
     known = [number for number, column in enumerate(columns) if number and column.title in ranks]
@@ -171,7 +183,7 @@ def _is_same(cells: list[str], count: int) -> bool:
 
 
 def _shorter(text: str, limit: int, mark: str) -> str:
-    """Return a text of at most so many characters, with more of its end than of its beginning."""
+    """Return a text of at most ``limit`` characters, with more of its end than of its beginning."""
     if len(text) <= limit:
         return text
     head = (limit - len(mark)) // 3
@@ -185,7 +197,7 @@ def _widths(columns: Sequence[Column], body: list[list[str]]) -> list[int]:
 
 
 def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
-    """Return the title, the rule and one line a row."""
+    """Return the title, the rule, and one line for each row."""
     widths = _widths(columns, body)
     pads = [str.ljust if column.left else str.rjust for column in columns]
     rows = [[column.title for column in columns], ["-" * width for width in widths], *body]
@@ -193,7 +205,7 @@ def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """One cell on one line; leading blanks, which indent a tree, stay."""
+    """Return a cell on one line; leading blanks, which indent a tree, stay."""
     indent = len(text) - len(text.lstrip(" "))
     return " " * indent + one_line(text, CELL_LIMIT)
 
@@ -205,10 +217,10 @@ def _cut(line: str, style: Style) -> str:
 
 
 def join(*parts: str) -> str:
-    """The parts of a report that are not empty, a blank line between them."""
+    """Return the parts of a report that are not empty, with a blank line between them."""
     return "\n\n".join(part for part in parts if part)
 
 
 def left_over(whole: object, rows: Sequence[object], names: Sequence[str]) -> list[int]:
-    """What the sums of a whole are more than those of the rows that are shown, for each of these fields."""
+    """Return, for each of these fields, the value of the whole minus the sum of the shown rows."""
     return [getattr(whole, name) - sum(getattr(row, name) for row in rows) for name in names]

@@ -19,7 +19,7 @@ MMAPPED_AGAIN = (
 
 
 def mmapped_again(origin: str) -> str:
-    """What gives large buffers mappings of their own again."""
+    """Return how to make malloc map large blocks separately again."""
     return OWN_CALL.format("M_MMAP_THRESHOLD") if origin == OWN else MMAPPED_AGAIN
 
 
@@ -31,5 +31,5 @@ def kept_because(value: int, origin: str) -> str:
 
 
 def threshold_text(value: int, origin: str) -> str:
-    """A threshold, and how it came to its value."""
+    """Return a threshold and the origin of its value."""
     return f"{size_text(value)} ({ORIGINS[origin]})"

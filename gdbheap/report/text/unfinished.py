@@ -12,12 +12,12 @@ INDENT = "  "
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Return a size that may be larger with the words that say so."""
+    """Return a size, with "at least" before it if it may be larger."""
     return f"at least {text}" if is_least else text
 
 
 def unfinished(size: int, commands: Sequence[str], style: Style) -> str:
-    """Return the line of what was not examined, and the commands that would examine it; nothing where all was."""
+    """Return a line about the memory that was not examined, and the commands that would examine it; "" if all was."""
     if not size:
         return ""
     told = f"not examined: {style.bytes(size)}, because not all references could be read"

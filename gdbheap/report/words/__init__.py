@@ -1,1 +1,1 @@
-"""Answers for people: a file an answer."""
+"""Answers as text for people: one file for each answer."""

@@ -1,4 +1,4 @@
-"""Why glibc ended a process, for people."""
+"""Why glibc ended a process, as text for people."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ended_by(message: str) -> str:
 
 
 def abort_lines(answer: Abort | None, style: Style) -> str:
-    """Return what glibc said, the block that is to blame, its holder, and the calls; nothing where it said nothing."""
+    """Return glibc's message, the block to blame, its holder, and the calls; "" if glibc said nothing."""
     if answer is None:
         return ""
     lines = [style.coloured(ended_by(answer.message), FAULT)]

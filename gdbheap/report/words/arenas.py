@@ -1,4 +1,4 @@
-"""``heap arenas`` for people."""
+"""The text of ``heap arenas``."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ NO_ARENAS = (
 
 
 def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
-    """A row an arena, a row for the mapped chunks, the total as malloc_stats counts; ``cut`` arenas are not listed.
-    ``detail``: the listed arenas' heaps and free lists, and all threads' caches."""
+    """Return a row for each arena, a row for the mapped chunks, and the total as malloc_stats counts.
+
+    ``cut``: the number of arenas that are not listed. ``detail``: add the listed arenas' heaps and free lists, and all
+    threads' caches.
+    """
     others = [_others(answer, style)] if answer.others else []
     caches = [_caches(answer, style)] if answer.caches else []
     if answer.serving:
@@ -68,7 +71,7 @@ def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> 
 
 
 def _others(answer: Arenas, style: Style) -> str:
-    """The arenas of extents: what is not in use of the active ones is free in slabs, or padding."""
+    """Return the arenas of allocators with extents. Active bytes that are not used are free in slabs, or padding."""
 
     def sizes(row: ExtentArena) -> list[int]:
         return [row.active, row.used, row.cached, row.dirty, row.muzzy, row.given_back]
@@ -79,7 +82,7 @@ def _others(answer: Arenas, style: Style) -> str:
 
 
 def _caches(answer: Arenas, style: Style) -> str:
-    """Where free blocks wait of allocators without arenas."""
+    """Return the caches with free blocks of allocators without arenas."""
     rows = [
         [
             f"{row.allocator} of {row.module}", KINDS[row.kind],
@@ -92,7 +95,7 @@ def _caches(answer: Arenas, style: Style) -> str:
 
 
 def _without_arenas(answer: Arenas, style: Style) -> str:
-    """The sizes of blocks, and what they have from the kernel."""
+    """Return the sizes of blocks, and a sentence about the memory that they have from the kernel."""
     sentence = (
         f"This malloc has no arenas: all threads share its groups of equal blocks. It has "
         f"{style.bytes(answer.total.system)} from the kernel."
@@ -101,7 +104,7 @@ def _without_arenas(answer: Arenas, style: Style) -> str:
 
 
 def _sizes(answer: Arenas, style: Style) -> str:
-    """A row for each size of blocks, and their sum."""
+    """Return a row for each size of blocks, and the total."""
     rows = [
         [
             count_text(row.size), count_text(row.groups), count_text(row.used_count),
@@ -140,7 +143,7 @@ def _mmapped(answer: Arenas, style: Style) -> list[str]:
 
 
 def _rest(answer: Arenas, cut: int, style: Style) -> list[str]:
-    """What the arenas that are not listed hold: the total less the rows, so that the column adds up."""
+    """Return a row for the arenas that are not listed: the total minus the rows, so that the column adds up."""
     system = answer.total.system - answer.mmapped.bytes - sum(arena.system for arena in answer.arenas)
     in_use = answer.total.in_use - answer.mmapped.bytes - sum(arena.in_use for arena in answer.arenas)
     cells = [f"{cut} more", "-", *_system(system, answer, style), style.size(in_use)]

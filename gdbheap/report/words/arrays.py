@@ -1,4 +1,4 @@
-"""DataFrames, tables and arrays for people."""
+"""DataFrames, tables and arrays as text for people."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CPU, META = "cpu", "meta"
 
 
 def shape_text(shape: Sequence[int], dtype: str | None = None) -> str:
-    """``(1,000 x 3)``, with the dtype before it where there is one."""
+    """Return a shape like ``(1,000 x 3)``, with the dtype before it if there is one."""
     sizes = TIMES.join(f"{size:,}" for size in shape)
     return f"{dtype} ({sizes})" if dtype else f"({sizes})"
 
 
 def column_text(column: Wide, style: Style) -> str:
-    """A column's name, dtype and size in a few words."""
+    """Return a column's name, dtype and size in a few words."""
     size = "" if column.bytes is None else f" {style.bytes(column.bytes)}"
     return f"column {one_line(column.name or '?', NAME_LENGTH)} {column.dtype}{size}"
 
 
 def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, absent: int, style: Style) -> str:
-    """A row for each, and one for each of its largest columns below it."""
+    """Return a row for each array, and below it one for each of its largest columns."""
     shown = [cells for row in rows for cells in (_row(row, style), *_columns(row, style))]
     told = (
         f"{counted(count, 'DataFrame, table or array', 'DataFrames, tables and arrays')} with {style.bytes(size)} of "
@@ -72,14 +72,14 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
 
 
 def _kept_by(views: KeptBy, style: Style) -> str:
-    """Name the views that alone keep an array and show little of it."""
+    """Return a note that names the views that alone keep an array and show little of it."""
     return (
         f"only {counted(views.count, 'view')} of {style.bytes(views.shown)} ({views.type}) refers to it: copy the view"
     )
 
 
 def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
-    """Where a tensor's values are, if not all that its storage has are its own, or none is in this memory."""
+    """Return notes about a tensor's values, if they are not all of its storage, or are not in this memory."""
     own = "?" if row.nbytes is None else style.bytes(row.nbytes)
     if row.device != CPU:
         return ["no values, on meta" if row.device == META else f"{own} on {row.device or ''}, not here"]
@@ -91,7 +91,7 @@ def _of_tensor(row: ArrayRow, style: Style) -> list[str]:
 
 
 def _columns(row: ArrayRow, style: Style) -> list[list[str]]:
-    """The largest ones, and how many more there are."""
+    """Return rows for the largest columns, and one for the rest."""
     found = sorted(row.columns, key=lambda column: -(column.bytes or 0))
     cells = [_column(column, style) for column in found[:SHOWN_COLUMNS]]
     left = found[SHOWN_COLUMNS:]
@@ -114,7 +114,7 @@ def _sizes(size: int | None, style: Style, absent: int = 0) -> list[str]:
 
 
 def in_array_text(found: InArray, style: Style) -> str:
-    """Which column of which table, or which array."""
+    """Return which column of which table, or which array, it is."""
     name = "" if found.name is None else f" {one_line(found.name, NAME_LENGTH)}"
     own = f"{found.what}{name} {shape_text(found.shape, found.dtype)}"
     place = f"at {address_text(found.address)}"

@@ -1,4 +1,4 @@
-"""``heap at`` for people."""
+"""The text of ``heap at``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["maker_lines", "render"]
 
-# Blocks that it refers to.
+# The most blocks that are listed as referred to.
 SHOWN = 8
 
 
 def render(answer: At, style: Style, address: int, with_maker: bool = False) -> str:
-    """A sentence that says what the address is, then a line for each thing that is known about it, and the stack that
-    made it (``with_maker``: that was looked for)."""
+    """Return a sentence that says what the address is, then one line for each known thing about it.
+
+    ``with_maker``: the stack that made it was searched, and is added.
+    """
     known = (
         ("object", answer.object and _object(answer.object, style)),
         ("owner", answer.owner and _owner(answer.owner)),
@@ -41,7 +43,7 @@ def render(answer: At, style: Style, address: int, with_maker: bool = False) -> 
 
 
 def _refers(answer: At, style: Style) -> list[str]:
-    """A line for each of the largest blocks that it refers to."""
+    """Return a line for each of the largest blocks that the block refers to."""
     shown = answer.refers[:SHOWN]
     lines = [
         f"  {'' if place else 'refers':<8} {address_text(row.address)}, {style.bytes(row.size)}, {_printable(row.what)}"
@@ -52,7 +54,7 @@ def _refers(answer: At, style: Style) -> list[str]:
 
 
 def maker_lines(made: Made | None, style: Style) -> list[str]:
-    """The recorded call that gave a block, and its stack."""
+    """Return the recorded call that gave a block, and its stack."""
     if made is None:
         return ["  made by  no call that has a stack"]
     about = f"  made by  a call for {style.bytes(made.asked)} at {address_text(made.address)}, from"
@@ -60,7 +62,7 @@ def maker_lines(made: Made | None, style: Style) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """The text with its blanks as they are: those in a str are its own."""
+    """Return the text with its blanks unchanged, because blanks in a str are its content."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -84,7 +86,7 @@ def _sentence(answer: At, address: int) -> str:
 
 
 def _further(answer: At) -> str:
-    """Name who holds a block in use, or what tells it."""
+    """Return a sentence that names the holder of a used block, or the command that finds it."""
     if answer.variable is not None:
         return f" {one_line(answer.variable, 200)} holds it."
     is_told = answer.block is None or answer.block.state != "used" or answer.path is not None
@@ -101,7 +103,8 @@ def _owner(owner: Owner) -> str:
 
 
 def _state(block: Block) -> str:
-    """ "used", or "free" with the list: a block in a thread cache is free for the program, not for malloc_stats()."""
+    """Return "used", or "free" with the list: a block in a thread cache is free for the program, but not for
+    malloc_stats()."""
     return block.state if block.state in ("used", "free") else f"free ({block.list or block.state})"
 
 

@@ -1,4 +1,4 @@
-"""``heap chunks --by=type`` for people."""
+"""The text of ``heap chunks --by=type``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ LONGEST = 200
 
 
 def render(answer: BlockKinds, style: Style) -> str:
-    """A row a kind, what is not listed, what is of no kind, the total; then a sentence."""
+    """Return a row for each kind, one for kinds that are not listed, one for blocks of no kind, the total, and a
+    sentence."""
     rows = [
         [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
         for row in answer.rows
@@ -36,7 +37,7 @@ def render(answer: BlockKinds, style: Style) -> str:
 
 
 def _used(row: KindRow, style: Style) -> str:
-    """Say how much of their blocks containers fill."""
+    """Return how much of their blocks the containers fill; "" for other kinds."""
     return "" if row.occupied is None else style.size(row.occupied)
 
 

@@ -1,4 +1,4 @@
-"""``heap pyobjects --buffers`` for people."""
+"""The text of ``heap pyobjects --buffers``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = Column("buffer", True), Column("of type", True)
 
 
 def render(answer: Buffers, style: Style) -> str:
-    """A row a kind of buffer, what is not listed as one row, the total; then a sentence."""
+    """Return a row for each kind of buffer, one for kinds that are not listed, the total, and a sentence."""
     if not answer.matching:
         return style.filled("No object of a type whose name matches owns a buffer; 'heap pyobjects' lists the types.")
     sizes = [(buffer.bytes, buffer.absent) for buffer in answer.rows]

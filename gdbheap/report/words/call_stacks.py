@@ -1,4 +1,4 @@
-"""``gdbheap stacks`` for people: the sites with the most bytes, and the stacks."""
+"""The text of ``gdbheap stacks``: the sites with the most bytes, and the stacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MAX_SITES = 20
 
 
 def render(answer: CallStacks, left_out: int, style: Style) -> str:
-    """Whose memory, a row for each site, then the stacks; ``left_out``: stacks that are not listed."""
+    """Return whose calls they are, a row for each site, then the stacks. ``left_out``: the number of stacks that are
+    not listed."""
     sites = answer.sites[:MAX_SITES]
     rows = [_row(site, answer, style) for site in sites]
     rest = len(answer.sites) - len(sites)

@@ -1,4 +1,4 @@
-"""``gdbheap stats FILE`` for people: what a program's calls add up to."""
+"""The text of ``gdbheap stats FILE``: the sums of a program's calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ NEW, NONE = "new", "-"
 STEPS, BAR = 16, 30
 KINDS = ("malloc", "calloc", "realloc", "memalign", "free")
 OTHERS = ("mmap", "munmap", "mremap", "mallopt", "malloc_trim", "fork")
-# What realloc's row and the total count of sizes.
 CALLS = (Column("call", LEFT), Column("calls"), Column("%"))
 MOMENTS = (
     Column("in use", LEFT), Column("after call"), Column("seconds"), Column("blocks"), Column("asked for"),
@@ -46,8 +45,10 @@ SPANS = (Column("calls"), Column("below"), Column("distribution of blocks", LEFT
 
 
 def render(answer: CallStats, whole: CallStats, style: Style, picture: str | None) -> str:
-    """Whose calls, a table for each question, and what the figures are not. ``answer`` has fewer sizes than ``whole``
-    where the list is cut. ``picture``: where it was written to."""
+    """Return whose calls they are, a table for each question, and the limits of the figures.
+
+    ``answer`` has fewer sizes than ``whole`` if the list is cut. ``picture``: the file that the picture was written to.
+    """
     where = "" if picture is None else f"The picture is in {one_line(picture)}."
     return join(
         style.filled(about(answer)),
@@ -62,7 +63,7 @@ def render(answer: CallStats, whole: CallStats, style: Style, picture: str | Non
 
 
 def about(answer: CallStats) -> str:
-    """How many calls, and whose."""
+    """Return a sentence with the number of calls and the program."""
     program = program_text(answer.words, answer.exe)
     return (
         f"{counted(answer.calls.all, 'call')} of process {answer.pid} ({program}) in"
@@ -96,7 +97,7 @@ def _amounts(found: InUse | Moment, style: Style) -> list[str]:
 
 
 def _course(points: Sequence[Point], style: Style) -> str:
-    """A few stretches of about as many calls each."""
+    """Return a row for each of a few intervals with about as many calls."""
     if len(points) < 2:
         return ""
     last = len(points) - 1
@@ -112,7 +113,7 @@ def _course(points: Sequence[Point], style: Style) -> str:
 
 
 def _sizes(rows: Sequence[SizeOfCalls], whole: Sequence[SizeOfCalls], style: Style) -> str:
-    """The rows, the rest, and the total."""
+    """Return the rows, one for the rest, and the total."""
     if not whole:
         return ""
     body = [[count_text(row.start), count_text(row.end), *_size(row, style)] for row in rows]
@@ -148,7 +149,7 @@ def _lives(answer: CallStats, style: Style) -> str:
 
 
 def _growths(growths: Sequence[Growth], style: Style) -> str:
-    """The calls that were looked at, the rest, and the total."""
+    """Return a row for each examined call, one for the rest, and the total."""
     looked = [grown for grown in growths if grown.has_looked]
     if not growths:
         return ""
@@ -174,7 +175,7 @@ def _quantiles(of: LifetimesOf, form: str) -> Iterator[str]:
 
 
 def told(answer: CallStats, style: Style) -> Iterator[str]:
-    """What the calls come to, in sentences, and what the figures are not."""
+    """Yield sentences about the sums of the calls and about the limits of the figures."""
     yield from _sums(answer, style)
     yield from _notes(answer)
 
@@ -224,7 +225,7 @@ def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
 
 
 def _notes(answer: CallStats) -> Iterator[str]:
-    """What the figures are not."""
+    """Yield sentences about the limits of the figures."""
     if answer.failed:
         yield f"{counted(answer.failed, 'call')} gave nothing and are in no sum."
     if answer.unknown:

@@ -1,4 +1,4 @@
-"""``heap catch`` for people."""
+"""The text of ``heap catch``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDS = {"gone": "The process ended.", "exec": "The process began to run another 
 
 
 def render(answer: Catch, cut: int, style: Style) -> str:
-    """Each call with its stack (``cut`` more are not listed), and what it cost."""
+    """Return each call with its stack, and the cost. ``cut``: the number of calls that are not listed."""
     parts = [_call(call, style) for call in answer.rows] or ["There was no such call."]
     parts += [f"{counted(cut, 'more call')} not listed."] if cut else []
     cost = answer.cost

@@ -1,4 +1,4 @@
-"""``heap check`` for people."""
+"""The text of ``heap check``."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["named", "render"]
 
 CAUGHT = "caught inside malloc"
-# As of an allocator that says itself inside of what.
+# The start of texts that already name the allocator.
 TOLD = "caught inside "
 COLUMNS = (Column("address"), Column("what", True), Column("expected", True), Column("found", True))
 
 
 def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    """Why the process ended, the verdict, and a row for each place of ``damage``, which may be the first of
-    ``count``."""
+    """Return why the process ended, the verdict, and a row for each place of ``damage``. ``count``: the number of all
+    places."""
     return join(abort_lines(answer.abort, style), _walked(answer, style, damage, count))
 
 
@@ -48,17 +48,17 @@ def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -
 
 
 def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
-    """The first line, whose end has a colour."""
+    """Return the first line, whose end is coloured."""
     return f"{style.heading(f'{walked};')} {style.coloured(f'{verdict}.', what)}"
 
 
 def named(place: Damage) -> Damage:
-    """The place in words that also say what a thread has left half done."""
+    """Return the place, with words that say so if a thread has left it half done."""
     is_told = not place.transient or place.what.startswith(TOLD)
     return place if is_told else replace(place, what=f"{CAUGHT}: {place.what}")
 
 
 def _table(damage: Sequence[Damage], style: Style) -> str:
-    """A row for each place, in the order of the walk."""
+    """Return a row for each place, in the order of the walk."""
     rows = [[address_text(place.address), place.what, place.expected, place.found] for place in damage]
     return table(COLUMNS, rows, style)

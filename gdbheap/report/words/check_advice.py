@@ -1,4 +1,4 @@
-"""``heap check-advice`` for people: a sentence for each setting, then what is still advised."""
+"""The text of ``heap check-advice``: the findings that advise a setting, then a sentence for each setting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ HUGE = ("malloc asks for no huge pages", "malloc asks for transparent huge pages
 
 
 def render(answer: CheckAdvice, style: Style) -> str:
-    """Whether each setting is there and in force, and what it is about now."""
+    """Return which settings are advised now, and for each known setting whether it is set, whether it is active, and
+    which memory it affects."""
     known = answer.knows_environment
     lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
     lines += [style.filled(_other(other, known)) for other in answer.other_settings]

@@ -1,4 +1,4 @@
-"""``heap chunks`` for people."""
+"""The text of ``heap chunks``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ COLUMNS = (
 
 
 ASKED = Column("asked for")
-# It stands behind the size.
+# The column's index: it comes after the size.
 ASKED_AT = 2
 
 
 def render(answer: Chunks, style: Style) -> str:
-    """A row a chunk, what is not listed as one row, the total; then a sentence. What was asked for has a column where
-    some chunk tells it."""
+    """Return a sentence, a row for each chunk, one for chunks that are not listed, and the total.
+
+    There is a column for the requested size if it is known for some chunk.
+    """
     if not answer.count:
         return style.filled("No chunk matches; 'heap sizes' shows which sizes there are.")
     tells = any(chunk.asked is not None for chunk in answer.rows)

@@ -1,4 +1,4 @@
-"""The container's view for people: what its control group is charged, whose that is, and how near the limit is."""
+"""The container's memory as text: what its control group uses, whose that is, and how near the limit is."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ KILLED, HIT = "oom_kill", "max"
 
 
 def render(answer: Container | None, lazy: int | None, style: Style, always: bool = True) -> str:
-    """Say how much is given back lazily, then describe the group; "" where there is neither. ``always``: describe also
-    a group without a limit in which nothing waits for memory."""
+    """Return how much was freed lazily, then a description of the group; "" if there is neither.
+
+    ``always``: also describe a group without a limit in which no task waits for memory.
+    """
     shown = answer is not None and (always or _is_pressed(answer))
     return "\n".join(filter(None, [_lazy(lazy, style), *(_group(answer, style) if answer and shown else [])]))
 
@@ -58,7 +60,7 @@ def _group(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _files(files: list[TmpfsFile], style: Style) -> str:
-    """Name the files in tmpfs that the process does not map: they are memory until somebody removes them."""
+    """Return the files in tmpfs that the process does not map. They use memory until somebody removes them."""
     shown = [f"{one_line(file.file, PATH_WIDTH)} {style.bytes(file.bytes)}" for file in files[:SHOWN_FILES]]
     left = files[SHOWN_FILES:]
     more = [f"{len(left):,} more {style.bytes(sum(file.bytes for file in left))}"] * bool(left)
@@ -70,7 +72,7 @@ def _files(files: list[TmpfsFile], style: Style) -> str:
 
 
 def _parts(answer: Container, style: Style) -> Iterator[str]:
-    """What adds up to the charge."""
+    """Yield the parts that add up to the group's memory."""
     named = (
         (None if answer.own is None else answer.own - answer.moved, "this process's anonymous memory"),
         (answer.others, "other processes"),
@@ -83,7 +85,7 @@ def _parts(answer: Container, style: Style) -> Iterator[str]:
 
 
 def _more(answer: Container, style: Style) -> Iterator[str]:
-    """What decides whether it will be killed."""
+    """Yield what decides whether the group will be killed."""
     if answer.inactive_file:
         yield f"{style.bytes(answer.inactive_file)} of page cache is reclaimed first"
     if answer.moved:

@@ -1,4 +1,4 @@
-"""``heap contexts`` for people."""
+"""The text of ``heap contexts``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ COLUMNS = (
 
 
 def render(answer: Contexts, style: Style) -> str:
-    """A row a name where names have several contexts; a row a context, what is not listed as one row, the total; then a
-    sentence."""
+    """Return a row for each name if some name has several contexts, then the contexts.
+
+    Contexts have a row each, with one for those that are not listed, the total, and a sentence.
+    """
     rows = [_row(row, style) for row in answer.rows]
     left = answer.count - len(answer.rows)
     if left:
@@ -40,7 +42,7 @@ def render(answer: Contexts, style: Style) -> str:
 
 
 def _names(answer: Contexts, style: Style) -> str:
-    """A row for each of the names that have most; nothing where each context has a name of its own."""
+    """Return a row for each of the largest names; "" if each context has a name of its own."""
     if len(answer.by_name) == answer.count:
         return ""
     shown, left = answer.by_name[:SHOWN_NAMES], answer.by_name[SHOWN_NAMES:]

@@ -1,4 +1,4 @@
-"""``heap diff`` for people."""
+"""The text of ``heap diff``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ __all__ = ["conclusion", "heading", "holder_text", "limit_sentence", "owner_text
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MAX_SECONDS_LEFT = 365 * DAY
 LEFT = True
-# Lines of the ledger below these are in JSON alone.
+# Deeper lines of the ledger are only in JSON.
 MAX_DEPTH = 1
 
 
 def render(answer: Difference, whole: Difference, top: int | None, style: Style) -> str:
-    """Which holder grew, what was compared, then a table for each kind of thing that changed, each with at most ``top``
-    rows (None: all), what only rises, and the limit."""
+    """Return which holder grew, what was compared, a table for each kind of change, what only rises, and the limit.
+
+    Each table has at most ``top`` rows (None: all).
+    """
     return join(
         style.filled(conclusion(whole, style)),
         style.filled(heading(answer, style)),
@@ -51,7 +53,7 @@ UNKNOWN = "Which holder grew is not known: a look has not read all references; '
 
 
 def conclusion(answer: Difference, style: Style) -> str:
-    """Say which holders grew; where a look does not have them, what retains more."""
+    """Return which holders grew; if a snapshot has no holders, the object whose retained size grew the most."""
     told = growth_sentence(answer.holders, answer.in_use, answer.free, style)
     most = answer.owners[0] if answer.owners and answer.holders is None else None
     if most is None or most.retained <= 0:
@@ -62,14 +64,14 @@ def conclusion(answer: Difference, style: Style) -> str:
 
 
 def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: Style) -> str:
-    """The rows, and how many of ``count`` are left out; nothing without a row."""
+    """Return the rows, and how many of ``count`` are left out; "" without rows."""
     left = count - len(rows)
     more = f"{left:,} more are left out (--top)." if left else ""
     return join(table(columns, rows, style), more) if rows else ""
 
 
 def heading(answer: Difference, style: Style) -> str:
-    """What was looked at, over what time, and by how much RSS changed."""
+    """Return what was compared, over what time, and by how much RSS changed."""
     first, last = answer.compared[0], answer.compared[-1]
     looks = f"{len(answer.compared)} looks at " if len(answer.compared) > 2 else ""
     names = list(dict.fromkeys(_name(look) for look in answer.compared))
@@ -109,7 +111,7 @@ def _look_columns(answer: Difference) -> list[Column]:
 
 
 def _ledger(answer: Difference, style: Style) -> str:
-    """The lines that changed, each below its parent."""
+    """Return the lines that changed, each below its parent."""
     depths: dict[str, int] = {}
     for row in answer.ledger:
         depths[row.id] = 0 if row.parent is None else depths.get(row.parent, 0) + 1
@@ -196,7 +198,7 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def holder_text(row: BlockChange) -> str:
-    """The first of those who hold the new blocks, and how many if it does not hold all."""
+    """Return the first holder of the new blocks, with its number of blocks unless it holds all."""
     if not row.new_holders:
         return "-"
     first = row.new_holders[0]
@@ -276,7 +278,7 @@ def _findings(answer: Difference, style: Style) -> str:
 
 
 def _trend(answer: Difference, top: int | None, style: Style) -> str:
-    """What rose from each look to the next."""
+    """Return the figures that rose from each snapshot to the next."""
     if not answer.trend:
         return ""
     columns = (Column("per hour"), *_look_columns(answer), Column("kind", LEFT), Column("what only rises", LEFT))
@@ -288,7 +290,7 @@ def _trend(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def limit_sentence(answer: Difference, style: Style) -> str:
-    """When RSS reaches the limit, where there is one."""
+    """Return when RSS reaches the limit; "" if there is none."""
     if answer.limit is None:
         return ""
     limit = style.bytes(answer.limit)

@@ -1,4 +1,4 @@
-"""``gdbheap doctor`` for people."""
+"""The text of ``gdbheap doctor``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = {"ok": "ok", "refused": "blocked", "absent": "not here"}
 
 
 def render(answer: Doctor, style: Style) -> str:
-    """Say whether anything is in the way, then what can be read."""
+    """Return whether anything blocks gdbheap, then what can be read."""
     rows = [_row(check) for check in answer.rows]
     columns = (Column("what", True), Column("state", True), Column("detail", True))
     return join("\n".join(_verdict(answer, style)), table(columns, rows, style))

@@ -1,4 +1,4 @@
-"""``gdbheap export`` for people."""
+"""The text of ``gdbheap export``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = (Column("table", left=True), Column("rows"), Column("file's size"), Co
 
 
 def render(answer: Exported, style: Style) -> str:
-    """A row for each table of a single look; of several, what they are together."""
+    """Return a row for each table of a single target; for several, only the sums."""
     together = f"{counted(answer.look_count, 'look')} in {answer.folder}: "
     sizes = {one.file: one.size for one in answer.rows}
     sums = f"{counted(sum(one.row_count for one in answer.rows), 'row')}, {style.bytes(sum(sizes.values()))}"

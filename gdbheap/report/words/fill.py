@@ -1,4 +1,4 @@
-"""``heap pyobjects --by=fill`` for people."""
+"""The text of ``heap pyobjects --by=fill``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABOUT = (
 
 
 def render(answer: Fills, style: Style) -> str:
-    """A row a type; then a sentence."""
+    """Return a row for each type, then a sentence."""
     if not answer.rows:
         return style.filled("No list, bytearray, dict or set matches.")
     rows = [

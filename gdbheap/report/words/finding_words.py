@@ -1,4 +1,4 @@
-"""What a file of words has for each kind of figures."""
+"""The words for one kind of findings, as a file of words defines them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ F = TypeVar("F", bound=Figures)
 
 @dataclass(frozen=True)
 class Words(Generic[F]):
-    """The words for findings with one kind of figures. ``text``: what was found; ``advice``: what to do; ``remedy``:
-    the advice as a clause beside that of a more specific finding about the same bytes, "" where there is none. All have
-    no capital letter at the beginning and no full stop at the end, and are the same with --bytes."""
+    """The words for findings with one kind of figures.
+
+    ``text``: what was found. ``advice``: what to do. ``remedy``: the advice as a clause after that of a more specific
+    finding about the same bytes, "" if there is none. All begin with a small letter, end without a full stop, and are
+    the same with --bytes.
+    """
 
     figures: type[F]
     text: Callable[[F], str]

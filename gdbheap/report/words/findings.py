@@ -1,4 +1,4 @@
-"""The text and the advice of findings: a file for each rule, named by the ids of its findings."""
+"""The text and the advice of findings: each rule has a file, named by the ids of its findings."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ FILES = (
     tracemalloc, uncollectable_cycles,
 )  # fmt: skip
 Numbers = Mapping[str, Sequence[int]]
-"""The numbers of the findings in the list that a reader sees, by id; none where there is no such list."""
+"""By id: the numbers of findings in the list that a reader sees; empty if there is no such list."""
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 
 @dataclass(frozen=True)
 class FindingKeys:
-    """A finding with its words, as it is in a JSON document."""
+    """A finding with its words, as a JSON document has it."""
 
     id: str
     bytes: int
@@ -94,7 +94,7 @@ class FindingKeys:
 
 
 def numbers_of(findings: Sequence[Finding]) -> Numbers:
-    """Return the numbers of findings in a list that begins with 1, by id."""
+    """Return the numbers of findings by id; the list begins with 1."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for number, finding in enumerate(findings, 1):
         found[finding.id].append(number)
@@ -102,40 +102,43 @@ def numbers_of(findings: Sequence[Finding]) -> Numbers:
 
 
 def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
-    """What was found; other findings by their ``numbers``, else by their ids. Raises KeyError for a finding that was
-    read from a document that lacks what its text needs."""
+    """Return what was found.
+
+    It names other findings by their ``numbers``, else by their ids. Raises KeyError for a finding from a document that
+    lacks what its text needs.
+    """
     text: str = _words(finding).text(printable_record(finding.figures))
     return ". ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
 
 
 def advice_of(finding: Finding) -> str:
-    """What to do about it, the alternatives last. Raises KeyError as ``text_of`` does."""
+    """Return what to do about it, the alternatives last. Raises KeyError as ``text_of`` does."""
     advice: str = _words(finding).advice(printable_record(finding.figures))
     remedies = [_words(other).remedy(printable_record(other.figures)) for other in finding.alternatives]
     return "; or ".join([advice, *remedies])
 
 
 def words_of(finding: Finding) -> tuple[str | None, str | None]:
-    """Text and advice, as far as there are any."""
+    """Return text and advice, each None if it cannot be made."""
     return text_or_none(finding), advice_or_none(finding)
 
 
 def text_or_none(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str | None:
-    """The text; None where it cannot be made of what an older file has."""
+    """Return the text, or None if an older file lacks figures that it needs."""
     with suppress(KeyError, AttributeError):
         return text_of(finding, numbers)
     return None
 
 
 def advice_or_none(finding: Finding) -> str | None:
-    """The advice; None where it cannot be made of what an older file has."""
+    """Return the advice, or None if an older file lacks figures that it needs."""
     with suppress(KeyError, AttributeError):
         return advice_of(finding)
     return None
 
 
 def keys_of(finding: Finding) -> FindingKeys:
-    """The finding as it is in a JSON document. Raises KeyError as ``text_of`` does."""
+    """Return the finding as a JSON document has it. Raises KeyError as ``text_of`` does."""
     text, advice = text_of(finding), advice_of(finding)
     rest = finding.commands, finding.environment, finding.within, finding.doubtful
     return FindingKeys(finding.id, finding.bytes, text, advice, finding.listed, *rest)
@@ -146,7 +149,7 @@ def _words(finding: Finding) -> Words[Any]:
 
 
 def _shared(shared: list[tuple[str, int]], numbers: Numbers) -> list[str]:
-    """Each of the more specific findings, with the bytes that it has."""
+    """Return a sentence with each of the more specific findings and its part of the bytes."""
     if not shared:
         return []
     (name, size), *more = shared
@@ -155,10 +158,10 @@ def _shared(shared: list[tuple[str, int]], numbers: Numbers) -> list[str]:
 
 
 def _within(finding: Finding, numbers: Numbers) -> list[str]:
-    """Name the findings that may count some of these bytes, or all, too."""
+    """Return a sentence that names the findings that may count some or all of the same bytes."""
     if finding.within is None:
         return []
-    # Its own words say of which it is the same memory.
+    # Its own text already names the finding with the same memory.
     same = getattr(finding.figures, "same", None)
     names = [name for name in (finding.within, *finding.also_within) if name != same]
     if not names:
@@ -168,7 +171,7 @@ def _within(finding: Finding, numbers: Numbers) -> list[str]:
 
 
 def _named(names: Sequence[str], numbers: Numbers) -> str:
-    """Name findings as a reader finds them."""
+    """Return findings by their numbers in the list, else by their ids."""
     places = sorted(number for name in names for number in numbers.get(name, ()))
     known = [str(number) for number in places] or [f"'{name}'" for name in names]
     return f"finding{'s' * (len(known) > 1)} {listed(known)}"

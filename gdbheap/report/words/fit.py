@@ -1,4 +1,4 @@
-"""Whether a request fits, for people: a part of ``heap holes --fit``."""
+"""Whether a request fits, as text for people: a part of ``heap holes --fit``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEAREST_COLUMNS = (Column("address"), Column("size"), Column("arena"), Column("m
 
 
 def render(answer: Fit, style: Style) -> str:
-    """The verdict, a row an arena, and the largest free chunks that miss."""
+    """Return the verdict, a row for each arena, and the largest free chunks that are too small."""
     nearest = [_nearest(piece, style) for piece in answer.nearest]
     return join(
         style.filled(_verdict(answer)),

@@ -1,4 +1,4 @@
-"""``heap retained``, ``unreachable``, ``owners`` and ``threads`` for people."""
+"""The text of ``heap retained``, ``unreachable``, ``owners`` and ``threads``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHARED = (
 
 
 def render_retained(answer: Retained, style: Style, by: str) -> str:
-    """A row an object with the way to it, or a row a group."""
+    """Return a row for each object with its path, or a row for each group."""
     if answer.address is not None:
         return join(_retained_set(answer, answer.address, style), _rest_of(answer, style))
     if answer.not_examined:
@@ -94,13 +94,14 @@ def _rows_of_objects(answer: Retained, style: Style) -> str:
 
 
 def _type(row: Kept) -> str:
-    """Return the type of an object, or of how many; what a row is that stands for no object."""
+    """Return the type of an object, with its number for several; for a row without an object, what it is."""
     is_one = row.address is not None or row.type in NAMED_BY_WORDS
     return row.type if is_one and row.count == 1 else f"{row.count:,} x {row.type}"
 
 
 def _retains_most(answer: Retained, style: Style) -> str:
-    """Name the object that retains the most, behind words of ours: no name begins a line."""
+    """Return a sentence that names the object that retains the most. It begins with words of ours, so that no name
+    begins a line."""
     first = max(answer.rows, key=lambda row: row.retained)
     is_one = first.address is not None or first.type in NAMED_BY_WORDS
     what = source_path(held_at(first)) if is_one else f"{first.count:,} x {first.type}"
@@ -114,9 +115,10 @@ def _rest_of(answer: Owners | Retained | Unreachable, style: Style) -> str:
 
 
 def held_at(row: Kept) -> str:
-    """Return the way to an object and on to the innermost one that retains the same, or the holders of several."""
+    """Return the path to an object and on to the innermost one that retains the same, or the holders of several
+    objects."""
     way, inner = row.path or row.chain or "", row.innermost
-    # What lies in the object itself is no other holder.
+    # A part of the object itself is no other holder.
     others = [name for name in row.other_holders if not (way and name.startswith((f"{way}[", f"{way}.")))]
     if row.at_most is not None and others:
         return f"{way}, shared with {' and '.join(others)}"
@@ -127,7 +129,8 @@ def held_at(row: Kept) -> str:
 
 
 def _rest(row: Kept, inner: Kept) -> str:
-    """Return the rest of the way to the innermost object of a row, or what is in it where that has no name."""
+    """Return the rest of the path to the innermost object of a row, or the type of what contains it if that has no
+    name."""
     way, to_inner = (row.path, inner.path) if row.path and inner.path else (row.chain or "", inner.chain or "")
     rest = to_inner[len(way) :].strip() if to_inner.startswith(way) else to_inner
     return f"{rest} ({inner.type})" if rest else f"its {row.same[-1].type}"
@@ -147,7 +150,7 @@ def _retained_set(answer: Retained, address: int, style: Style) -> str:
 
 
 def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
-    """A row for each reason, type and size, and what the groups mean."""
+    """Return a row for each reason, type and size, and what the groups mean."""
     if answer.not_examined:
         return join(_cycles(answer, style), _rest_of(answer, style))
     if not answer.rows:
@@ -157,7 +160,7 @@ def render_unreachable(answer: Unreachable, style: Style, left_out: int) -> str:
 
 
 def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: bool) -> str:
-    """Return a row for each reason, type and size: the bytes are those of so many blocks and of their buffers."""
+    """Return a row for each reason, type and size; its bytes are those of ``count`` blocks and of their buffers."""
     size = sum(part.bytes for part in (answer.cycles, answer.lost_references, answer.lost_blocks, answer.doubtful))
     shares = Shares(style, [(size, answer.absent), *((row.bytes, row.absent) for row in answer.rows)])
     has_buffers = any(row.buffers for row in answer.rows)
@@ -176,7 +179,7 @@ def _lost_table(answer: Unreachable, style: Style, left_out: int, has_total: boo
 
 
 def _cycles(answer: Unreachable, style: Style) -> str:
-    """Return the objects that are garbage whatever was not read."""
+    """Return the objects that are garbage, whatever could not be read."""
     found = answer.cycles
     if not answer.rows:
         return "No object and no block is proven unreachable."
@@ -202,7 +205,7 @@ def _heads(answer: Unreachable, style: Style) -> str:
 
 
 def _told_of_groups(answer: Unreachable, style: Style) -> Iterator[str]:
-    """Yield a paragraph for each group that has something, and what to do about it."""
+    """Yield a paragraph for each group that is not empty, with what to do about it."""
     if answer.cycles.bytes:
         yield from _told_of_cycles(answer, style)
     lost, blocks, doubtful = answer.lost_references, answer.lost_blocks, answer.doubtful
@@ -242,7 +245,7 @@ def _told_of_cycles(answer: Unreachable, style: Style) -> Iterator[str]:
 
 # ctypes and cffi give programs addresses as numbers.
 INTEGERS = ", or integers of Python"
-# Python's own allocator hands them out.
+# Python's own allocator hands out these blocks.
 PYTHONS_OWN = " Blocks of up to 512 bytes are calls of malloc only in a program started with PYTHONMALLOC=malloc."
 
 
@@ -261,12 +264,12 @@ def _told_of_lost(answer: Unreachable, style: Style) -> str:
 
 
 def _what(row: Lost | Head) -> str:
-    """Its type, else what it looks like."""
+    """Return the type of the blocks, else what they look like."""
     return row.type or (f"({row.content})" if row.content else "")
 
 
 def _alike(heads: Sequence[Head]) -> list[list[Head]]:
-    """Those of one size and type that retain the same put together, those first that retain most."""
+    """Return the heads in groups of one size and type that retain the same, the groups that retain most first."""
     groups: dict[tuple[object, ...], list[Head]] = {}
     for row in heads:
         groups.setdefault((row.type, row.content, row.size, row.count, row.retained, row.in_circle), []).append(row)
@@ -274,7 +277,7 @@ def _alike(heads: Sequence[Head]) -> list[list[Head]]:
 
 
 def render_owners(answer: Owners, style: Style, by_array: bool = False) -> str:
-    """A row a block, a row a group, or a row an array; then what the list leaves out."""
+    """Return a row for each block, group or array, then what the list leaves out."""
     return join(_owners(answer, style, by_array), _left_outside(answer, style))
 
 
@@ -344,7 +347,7 @@ def _shared_out(answer: Owners, style: Style) -> str:
 
 
 def _holds_most(answer: Owners, style: Style) -> str:
-    """Name the holder of the most, behind words of ours: no name begins a line."""
+    """Return a sentence that names the largest holder. It begins with words of ours, so that no name begins a line."""
     first = max(answer.groups, key=lambda row: row.bytes)
     size = f"{at_least(style.bytes(first.bytes), first.at_least)}{style.of_rss(first.bytes, first.absent)}"
     name = source_path(first.root or "") or first.what or "one holder"
@@ -354,26 +357,26 @@ def _holds_most(answer: Owners, style: Style) -> str:
 
 
 def shared_text(size: int, style: Style) -> str:
-    """Say what becomes of shared mappings when their objects go."""
+    """Return what happens to shared mappings when their objects are freed."""
     return f"{style.bytes(size)} of that is shared mappings. {SHARED}"
 
 
 def _holder(row: HeldTogether) -> str:
-    """A variable that is a frame, with what it is."""
+    """Return a holder's name; if it is a DataFrame or an array, with its type and shape."""
     if row.array is None:
         return row.root or ""
     return f"{row.array.what} {shape_text(row.array.shape, row.array.dtype)} of {row.root}"
 
 
 def _most(row: HeldTogether, style: Style) -> str:
-    """The largest columns of a frame, else the largest kinds of blocks."""
+    """Return the largest columns of a DataFrame, else the largest kinds of blocks."""
     if row.array is not None and row.array.columns:
         return ", ".join(column_text(column, style) for column in row.array.columns[:SHOWN_PARTS])
     return ", ".join(f"{part.count:,} x {part.what}" if part.count else part.what for part in row.parts[:SHOWN_PARTS])
 
 
 def render_threads(answer: Threads, style: Style) -> str:
-    """A paragraph a stack, a table a frame; threads that are at the same lines share a paragraph."""
+    """Return a paragraph for each stack and a table for each frame; threads at the same lines share a paragraph."""
     if not answer.rows:
         return style.filled("No thread runs Python.")
     if not any(frame.file for thread in answer.rows for frame in thread.running):
@@ -411,13 +414,13 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
 
 
 def thread_name(thread: PythonThread | ThreadLines) -> str:
-    """Its number and its name."""
+    """Return a thread's number and its name."""
     name = f" ({thread.name})" if thread.name else ""
     return "that has ended" if thread.tid is None else f"{thread.tid}{name}"
 
 
 def _frame(frame: Running, style: Style) -> tuple[str, str]:
-    """The line of a frame, and the table of its variables, which may be empty."""
+    """Return the line of a frame, and the table of its variables ("" if there are none)."""
     if not frame.file:
         return f"  C: {frame.function}", ""
     line = "" if frame.line is None else f", line {frame.line}"

@@ -1,4 +1,4 @@
-"""``heap pyobjects --group`` for people."""
+"""The text of ``heap pyobjects --group``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ NOT_SET, NOT_READ = "(not set)", "(not read)"
 
 
 def render(answer: Groups, style: Style) -> str:
-    """A row a value of the attribute, the rest as one row, what could not be read, the total; then a sentence."""
+    """Return a row for each value of the attribute, one for other values, one for unreadable ones, the total, and a
+    sentence."""
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
     columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
@@ -40,7 +41,7 @@ def render(answer: Groups, style: Style) -> str:
 
 
 def _unread(answer: Groups, style: Style) -> str:
-    """Of how many it is unknown whether they have a value, and which."""
+    """Return a sentence about objects whose value could not be read; "" if there are none."""
     if not answer.not_read.count:
         return ""
     of = "one object" if answer.not_read.count == 1 else f"{answer.not_read.count:,} objects"

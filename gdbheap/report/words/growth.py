@@ -1,4 +1,4 @@
-"""``heap growth`` for people."""
+"""The text of ``heap growth``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ ENDS = {
 
 
 def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
-    """Both distributions, what all calls did, the stacks (``cut`` more are not listed), and what it cost."""
+    """Return both distributions, the effect of all calls, the stacks, and the cost. ``cut``: the number of stacks that
+    are not listed."""
     parts = [
         style.filled(_sentence(answer, style)),
         style.heading("malloc's heap, by brk"),
@@ -113,7 +114,7 @@ def _cost(answer: Growth) -> str:
 
 
 def _told(lost: int, with_stacks: bool) -> list[str]:
-    """Of what the kernel tells by a tracepoint."""
+    """Return notes about calls that the kernel reported by a tracepoint."""
     were = "1 call was" if lost == 1 else f"{count_text(lost)} calls were"
     notes = [f"{were} lost, faster than they could be read: all numbers are too small."] if lost else []
     if with_stacks:

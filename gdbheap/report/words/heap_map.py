@@ -1,4 +1,4 @@
-"""``heap map`` for people: a character for each cell, in colour where the terminal takes it, and a legend."""
+"""The text of ``heap map``: one character for each cell, in colour if the terminal can show it, and a legend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ MIN_CELLS_ACROSS = 16
 
 @dataclass(frozen=True)
 class Look:
-    """How a kind of cell is shown: its character, one in ASCII, the terminal's colour and SVG's, its meaning."""
+    """How one kind of cell is shown: its character, its ASCII character, the terminal's colour, SVG's colour, and its
+    meaning."""
 
     character: str
     ascii: str
@@ -44,7 +45,8 @@ USED, FREE, TOP = "used", "free", "top"
 
 
 def look_of(cell: Cell) -> str:
-    """Which of LOOKS a cell has: in use from three quarters, mixed from one quarter, below that its largest part."""
+    """Return which of LOOKS a cell has: used from three quarters on, mixed from one quarter on, else its largest other
+    part."""
     found = shares(cell)
     whole = sum(found.values())
     if found["used"] * 4 >= whole * 3:
@@ -56,7 +58,7 @@ def look_of(cell: Cell) -> str:
 
 
 def shares(cell: Cell) -> dict[str, int]:
-    """The bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing"."""
+    """Return the bytes of a cell by kind: "used", "free", "gone", "top", "top gone", "other" and "nothing"."""
     used, free, top = (_sum(cell.parts, state) for state in (USED, FREE, TOP))
     other = [part for part in cell.parts if part.state not in (USED, FREE, TOP)]
     found = dict.fromkeys(("used", "free", "gone", "top", "top gone", "other", "nothing"), 0)
@@ -68,18 +70,19 @@ def shares(cell: Cell) -> dict[str, int]:
 
 
 def _sum(parts: Iterable[Part], state: str) -> tuple[int, int]:
-    """(resident bytes, others) of the parts in a state."""
+    """Return (resident bytes, other bytes) of the parts in a state."""
     return _resident_and_not([part for part in parts if part.state == state])
 
 
 def _resident_and_not(parts: list[Part]) -> tuple[int, int]:
-    """(resident bytes, others); all count as resident where that is not known."""
+    """Return (resident bytes, other bytes); all count as resident if residency is unknown."""
     there = sum(part.virtual if part.resident is None else part.resident for part in parts)
     return there, sum(part.virtual for part in parts) - there
 
 
 def render(answer: HeapMap, style: Style, left_out: int) -> str:
-    """The groups, each with a title and its cells; the legend."""
+    """Return the groups, each with a title and its cells, and the legend. ``left_out``: the number of groups that were
+    cut."""
     if not answer.rows:
         return style.filled("Nothing that malloc or Python could have mapped is there to draw.")
     drawn = [group for group in answer.rows if group.arena is not None or group.end - group.start >= answer.cell]
@@ -89,7 +92,7 @@ def render(answer: HeapMap, style: Style, left_out: int) -> str:
 
 
 def _left_out(answer: HeapMap, drawn: list[Group], left_out: int) -> str:
-    """What is there and not drawn."""
+    """Return which groups are not drawn."""
     small = f"{len(answer.rows) - len(drawn):,} stretches smaller than a character are not drawn."
     more = f"{left_out:,} more are left out; --top=all draws them."
     return "\n".join(([small] if len(drawn) < len(answer.rows) else []) + ([more] if left_out else []))
@@ -109,7 +112,7 @@ def _drawn(group: Group, style: Style) -> str:
 
 
 def _characters(looks: list[str], style: Style) -> str:
-    """One character each; runs of the same kind share a colour's two escapes."""
+    """Return one character for each cell; runs of one kind share a colour's two escapes."""
     text, before = "", ""
     for kind in looks:
         look = LOOKS[kind]

@@ -1,4 +1,4 @@
-"""Which holders grew, for people: a sentence about the first ones, and a row for each."""
+"""Which holders grew, as text for people: a sentence about the first ones, and the text of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FREE = "Memory that the program freed but its allocators keep grew by {}."
 
 
 def growth_sentence(holders: Sequence[HolderChange] | None, in_use: int | None, free: int | None, style: Style) -> str:
-    """Say which holders grew, and whether free memory did; the larger first. Nothing where nobody knows."""
+    """Return which holders grew, and whether free memory did, the larger first; "" if neither is known."""
     kept = FREE.format(style.bytes(free)) if free and _is_much(free, style) else ""
     if holders is None:
         return kept
@@ -38,7 +38,7 @@ def _is_much(size: int, style: Style) -> bool:
 
 
 def _grew(row: HolderChange, style: Style) -> str:
-    """Say by how much one grew, from what to what."""
+    """Return by how much a holder grew, from what to what."""
     first, last = (style.bytes(size) for size in (row.looks[0], row.looks[-1]))
     sizes = f"now {last}" if row.state == "new" else f"{first} to {last}"
     told = "; ".join(filter(None, [sizes, now_text(row)]))
@@ -46,7 +46,7 @@ def _grew(row: HolderChange, style: Style) -> str:
 
 
 def now_text(row: HolderChange) -> str:
-    """Say what a holder is, and how many items it has now."""
+    """Return what a holder is, and how many items it has now."""
     first, last = row.counts[0], row.counts[-1]
     is_one = row.address is not None
     if first is None or last is None or first == last:
@@ -61,7 +61,7 @@ def _little(grown: Sequence[HolderChange], style: Style) -> str:
 
 
 def signed(size: int | None, style: Style) -> str:
-    """A size with its sign; "0 B" for none, a hyphen for what is not known."""
+    """Return a size with its sign; "0 B" for 0, a hyphen if it is unknown."""
     if size is None:
         return "-"
     sign = "+" if size > 0 else "-" if size < 0 else ""

@@ -1,4 +1,4 @@
-"""``heap holes`` for people."""
+"""The text of ``heap holes``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ COLUMNS = (
     Column("block before", True), Column("block after", True),
 )  # fmt: skip
 
-# What glibc ends a heap with, and what it says to a reader.
+# What glibc puts at the end of a heap, and the words for readers.
 FENCEPOST, END = "fencepost", "the end of the heap"
 
 
 def render(answer: Holes, style: Style, minimum: int) -> str:
-    """Whether a request fits, if that was asked; what the holes are together, and what lies after them; then a row a
-    hole, what is not listed as one row, the total."""
+    """Return whether a request fits (if asked), the sum of all holes, then a row for each hole.
+
+    The sentence also names the blocks after the holes. Holes that are not listed have one row, and the total is last.
+    """
     fitted = render_fit(answer.fit, style) if answer.fit is not None else ""
     return join(fitted, _listed(answer, style, minimum))
 
@@ -51,7 +53,7 @@ def _row(hole: Hole, style: Style) -> list[str]:
 
 
 def neighbour_text(neighbour: Neighbour | None) -> str:
-    """What lies beside a hole; "-" where nothing does."""
+    """Return the block next to a hole; "-" if there is none."""
     if neighbour is None:
         return "-"
     if neighbour.what == FENCEPOST:
@@ -72,7 +74,7 @@ def _rest(answer: Holes, style: Style) -> list[str]:
 
 
 def sentence(answer: Holes, style: Style, minimum: int) -> str:
-    """Say what all holes are together, what lies after the listed ones, and why they stay."""
+    """Return the sum of all holes, the blocks after the listed ones, and why the holes stay."""
     resident = f"{style.bytes(answer.resident)} of it resident{style.of_rss(answer.resident)}"
     if answer.resident is None:
         resident = "how much of it is resident is not known"
@@ -82,7 +84,10 @@ def sentence(answer: Holes, style: Style, minimum: int) -> str:
 
 
 def _after(answer: Holes, style: Style) -> str:
-    """Say which blocks lie after the listed holes: the size where it is one, and after how much the most frequent."""
+    """Return which kind of block lies after the listed holes, with its size if all have the same.
+
+    For several kinds it is the most frequent, with the bytes of its holes.
+    """
     above = [(hole.size, hole.after) for hole in answer.rows if hole.after is not None]
     if not above:
         return ""

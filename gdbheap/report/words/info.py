@@ -1,4 +1,4 @@
-"""``heap info`` for people."""
+"""The text of ``heap info``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (Column("fact", True), Column("value", True), Column("source", True), 
 
 
 def render(answer: Info, style: Style) -> str:
-    """A row a fact, and how many of them a second source or the bytes themselves confirm."""
+    """Return a row for each fact, and how many of them a second source or the target's own bytes confirm."""
     rows = [[fact.fact, fact.value, fact.source, fact.confirmed or "-"] for fact in answer.rows]
     confirmed = sum(fact.confirmed is not None for fact in answer.rows)
     sentence = f"{len(answer.rows)} facts, {confirmed} confirmed by a second source or by the target's own bytes."

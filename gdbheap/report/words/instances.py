@@ -1,4 +1,4 @@
-"""``heap pyobjects --list`` for people."""
+"""The text of ``heap pyobjects --list``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = (Column("address"), Column("size"), Column("buffers"), Column("type", 
 
 
 def render(answer: Instances, style: Style) -> str:
-    """A row an object, what is not listed as one row, the total; then a sentence."""
+    """Return a row for each object, one for objects that are not listed, the total, and a sentence."""
     if not answer.count:
         return style.filled("No object is of a type whose name matches; 'heap pyobjects' lists the types.")
     rows = [_row(instance, style) for instance in answer.rows]

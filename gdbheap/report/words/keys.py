@@ -1,5 +1,7 @@
-"""What each key of ``--json`` means, once: docs/json.md and the schemas of 'gdbheap schema' come from this and from the
-types of the records' fields."""
+"""The meaning of each key of ``--json``, stated once.
+
+docs/json.md and the schemas of 'gdbheap schema' are made from this and from the types of the records' fields.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ __all__ = ["CHANGES", "KEYS", "OTHERWISE", "VALUES", "Key", "key_of"]
 
 
 class Key(NamedTuple):
-    """What a key means: the unit of its numbers ("" of all that is no number), a phrase, and when it is null ("" where
-    it never is)."""
+    """The meaning of a key: the unit of its numbers ("" if it has none), a phrase, and when it is null ("" if it never
+    is)."""
 
     unit: str
     text: str
@@ -18,7 +20,7 @@ class Key(NamedTuple):
 
 
 def key_of(record: str, key: str) -> Key:
-    """The meaning of a record's key. Raises KeyError for one that has none."""
+    """Return the meaning of a record's key. Raises KeyError if it has none."""
     name = f"{record}.{key}"
     if name in OTHERWISE:
         return OTHERWISE[name]
@@ -639,7 +641,7 @@ KEYS: dict[str, Key] = {
     "written": Key("", "what was written to pages that were shared", "nothing was compared"),
     "zero": Key("bytes", "what the kernel's zero page stands in for; it is not resident", "it is unknown"),
 }
-"""The meaning of a key, wherever it stands."""
+"""The meaning of each key, in whatever record it is."""
 
 VALUES: dict[str, str] = {
     "tasks.Row.state": "pending, cancelled, finished, created, suspended, running, ended or idle",
@@ -653,7 +655,7 @@ VALUES: dict[str, str] = {
     "tasks.Waiting.kind": "task, coroutine, generator, async_generator or greenlet",
     "family.Advice.id": "freeze: gc.freeze(); preload: to load before the fork what each loads for itself",
 }
-"""By records and keys: which values a key has there, that means the same everywhere."""
+"""By record and key: the values that a key has there. Its meaning is the same everywhere."""
 
 CHANGES = frozenset(
     {
@@ -685,7 +687,7 @@ CHANGED = frozenset(
         "virtual",
     }
 )
-"""Records of differences, and the keys whose numbers are differences there: the last look less the first."""
+"""Records of differences, and the keys whose numbers are differences there: the last snapshot minus the first."""
 
 OTHERWISE: dict[str, Key] = {
     "ledger.Page.rss": Key("", "what the kernel says of resident memory"),
@@ -703,4 +705,4 @@ OTHERWISE: dict[str, Key] = {
         "", "who holds more or less, what grew the most first", "a look does not have them"
     ),
 }
-"""By records and keys: what means something else there. Each is a fault of the keys' names, to be mended."""
+"""By record and key: keys with another meaning there. Each shows a badly named key, which should be renamed."""

@@ -1,4 +1,4 @@
-"""``heap`` for people: the ledger of the address space as a tree, then the findings."""
+"""The text of ``heap``: the verdict, the holders and the findings, then the ledger of the address space as a tree."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ NOT_LOOKED = (
     "reclaimable."
 )
 LAZY = "Findings: none. {} freed lazily (MADV_FREE): the kernel takes it when it needs memory."
-# In percent of RSS: what is worth more than this stands out where there are colours.
+# In percent of RSS: a finding above this is highlighted if there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
 WHAT_GREW = "what grows need not be the largest holder ('heap snapshot' now, 'heap diff' later)"
-# What RSS changes by while the holders are found is worth a sentence from so many bytes on.
+# From this many bytes on, a change of RSS while the holders are found gets a sentence.
 MIN_CHANGE = 1 << 20
 FIRST, GAINS_FIRST = "Findings, largest first", "Findings, what can be gained first"
 COLUMNS = (
@@ -45,8 +45,11 @@ COLUMNS = (
 
 
 def render(answer: Ledger, style: Style, whole: bool = False) -> str:
-    """Why it was ended, the verdict, who holds what is in use, what can be done about it, what to ask next; then the
-    tree with its total. ``whole``: with the lines that have next to nothing."""
+    """Return why the process was ended, the verdict, the holders, the findings, the next commands, then the tree with
+    its total.
+
+    ``whole``: include lines with next to nothing.
+    """
     ended = abort_lines(answer.abort, style)
     if not answer.ledger:
         return join(ended, style.filled(verdict(answer, style)), container.render(answer.container, None, style))
@@ -64,7 +67,7 @@ def render(answer: Ledger, style: Style, whole: bool = False) -> str:
 
 
 def _books(answer: Ledger, style: Style, whole: bool) -> str:
-    """The tree as a table; what is below MIN_PERCENT_SHOWN of RSS is in one line, unless it is ``whole``."""
+    """Return the tree as a table; lines below MIN_PERCENT_SHOWN of RSS are folded into one, unless it is ``whole``."""
     tree = _tree(answer.ledger)
     rss = answer.rss.bytes
     folded = [] if whole or not rss else [line for line, _depth in tree if not _is_shown(line, rss)]
@@ -87,7 +90,7 @@ def _is_shown(line: Line, rss: int) -> bool:
 
 
 def _since(found: Since | None, style: Style) -> str:
-    """Say what grew since the look that is compared; nothing without one."""
+    """Return what grew since the compared snapshot; "" without one."""
     if found is None:
         return ""
     rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "RSS is unknown in one of them"
@@ -96,7 +99,7 @@ def _since(found: Since | None, style: Style) -> str:
 
 
 def _meanwhile(answer: Ledger, style: Style) -> str:
-    """Say by how much RSS changed since the process ran on; nothing where that is little."""
+    """Return by how much RSS changed after the process ran on; "" if that is little."""
     found, rss = answer.meanwhile, answer.rss.bytes or 0
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
@@ -111,7 +114,7 @@ def _next(answer: Ledger) -> str:
 
 
 def _place(row: MainHolder) -> tuple[bool, int]:
-    """Return the place of a holder, the largest first; code, which the kernel drops when it must, comes last."""
+    """Return the sort key of a holder: the largest first, and code, which the kernel can drop, last."""
     return row.kind == CODE, -(row.bytes if row.resident is None else row.resident)
 
 
@@ -132,7 +135,7 @@ def _holders(answer: Ledger, style: Style) -> str:
 
 
 def _tree(lines: list[Line]) -> list[tuple[Line, int]]:
-    """The lines with their depth, children after their parent, in the order in which they came."""
+    """Return the lines with their depth, children after their parent, otherwise in their order."""
     children: dict[str | None, list[Line]] = {}
     for line in lines:
         children.setdefault(line.parent, []).append(line)
@@ -156,7 +159,7 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
 
 
 def _sum(values: list[int | None]) -> int | None:
-    """The sum, or None as soon as one of the values is not known."""
+    """Return the sum, or None if one of the values is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
@@ -176,14 +179,15 @@ def _total(lines: list[Line], style: Style) -> list[str]:
 
 
 def decision(answer: Ledger, style: Style) -> str:
-    """A leak, or memory that the allocators keep? What is used and free, what can go back, why the rest stays."""
+    """Return what is used and free, what can be returned, and why the rest stays: it shows a leak, or memory that
+    allocators keep."""
     if answer.summary is None:
         return ""
     return summary.render(answer.summary, {line.id: line.name for line in answer.ledger}, style)
 
 
 def no_findings(answer: Ledger) -> str:
-    """What is said where there are none."""
+    """Return the sentence for an answer without findings."""
     if answer.looks_past:
         return NOT_LOOKED
     if _says_lazy(answer):
@@ -202,7 +206,7 @@ def no_findings(answer: Ledger) -> str:
 
 
 def _says_lazy(answer: Ledger) -> bool:
-    """Whether the findings, for want of one, say what was given back by MADV_FREE."""
+    """Return whether the sentence instead of findings mentions memory that was given back by MADV_FREE."""
     return not answer.findings and not answer.looks_past and gave_back_much(answer)
 
 
@@ -214,7 +218,7 @@ def _findings(answer: Ledger, style: Style) -> str:
     for number, finding in enumerate(findings, 1):
         worth = f"{number}. {style.bytes(finding.bytes)}{style.resident_of_rss(finding.bytes)}"
         text = style.filled(f"{worth}: {text_of(finding, numbers)}.")
-        # Where a narrow terminal breaks it in two it stays plain.
+        # A size that a narrow terminal breaks in two stays plain.
         is_whole = text.startswith(worth)
         lines.append(_weighed(worth, finding, style) + text[len(worth) :] if is_whole else text)
         lines.append(style.filled(f"   {advice_sentence(advice_of(finding))}"))
@@ -223,13 +227,13 @@ def _findings(answer: Ledger, style: Style) -> str:
 
 
 def heading_of(findings: Sequence[Finding]) -> str:
-    """Return the heading of a list of findings: of what order they are in."""
+    """Return the heading of a list of findings, which says how they are ordered."""
     sizes = [finding.bytes for finding in findings]
     return FIRST if sizes == sorted(sizes, reverse=True) else GAINS_FIRST
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
-    """How much a finding is worth, as plainly as that is much: what may be intended does not stand out."""
+    """Return the size of a finding, highlighted if it is large. A finding that may be intended stays plain."""
     if finding.doubtful:
         return worth
     is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss
@@ -241,20 +245,20 @@ ELSEWHERE = "# or: systemd Environment=, Docker -e, Kubernetes env:"
 
 
 def prompted(line: str) -> str:
-    """Return a line to paste behind the prompt where it is typed: gdb's, or a shell's."""
+    """Return a line to paste after the prompt where it is typed: gdb's, or a shell's."""
     is_of_gdb = line.partition(" ")[0] == IN_GDB
     return f"{GDB_PROMPT if is_of_gdb else SHELL_PROMPT}{line}"
 
 
 def commands_of(finding: Finding) -> list[str]:
-    """What can be pasted into a shell."""
+    """Return the lines of a finding that can be pasted into a shell."""
     settings = lines_to_paste(finding.environment)
     own = [line for line in finding.commands if line not in settings]
     return own + [f"{shell_line(*setting)}  {ELSEWHERE}" for setting in finding.environment.items()]
 
 
 def advice_sentence(advice: str) -> str:
-    """With a capital letter, unless it begins with a name: those of functions are written as they are."""
+    """Return advice with a capital letter, unless it begins with a name, such as that of a function."""
     first = advice.split()[0]
     is_word = first.isalpha() and first.islower()
     return f"{advice[0].upper() if is_word else advice[0]}{advice[1:]}."

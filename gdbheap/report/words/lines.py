@@ -1,4 +1,4 @@
-"""``heap pyobjects --by=line`` for people."""
+"""The text of ``heap pyobjects --by=line``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["render"]
 
 
 def render(answer: Lines, style: Style) -> str:
-    """A row a line, the rest as one row, the total; then a sentence."""
+    """Return a row for each source line, one for the rest, the total, and a sentence."""
     sizes = [(row.bytes, row.absent) for row in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
     rows = [

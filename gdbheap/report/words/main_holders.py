@@ -1,4 +1,4 @@
-"""The main holders for people: a row for each, and a sentence about each."""
+"""The text of the main holders: a row and a description for each."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = ["described", "names_of", "object_text", "others_of", "parts_of", "rea
 COLUMNS = SHARE, Column("held by", True), Column("what it is", True)
 WELL_KNOWN = ("functools", "collections", "__main__")
 SHORT = {"_lru_cache_wrapper": "lru_cache"}
-# Kinds of tasks and suspended functions as people call them, where Python's name is another.
+# Kinds of tasks and suspended functions whose common name differs from Python's.
 KINDS = {"async_generator": "asynchronous generator"}
-# Columns of a terminal that has no room for whole descriptions.
+# Up to this many columns a terminal has no room for whole descriptions.
 NARROW = 100
-# Steps of a way: an item of a set, and a field of an object written in C.
+# Steps of a path: an item of a set, and a field of an object written in C.
 AS_ITEM, OF_C = re.compile(r"has it as item \d+"), re.compile(r"holds it at \+\d+")
-# How a connection names a database that lies in memory alone.
+# The name of a database that is only in memory.
 MEMORY_NAME = ":memory:"
 HANDLERS = (LOG_HANDLER, BUFFERING_HANDLER)
 # What has no row of its own.
@@ -49,12 +49,12 @@ MAX_PARTS = 2
 
 
 def render(rows: list[MainHolder], style: Style) -> str:
-    """A row a holder, the largest first; nothing where there is none."""
+    """Return a row for each holder, the largest first; "" if there are none."""
     if not rows:
         return ""
     is_narrow = style.width is not None and style.width <= NARROW
     told = _briefly if is_narrow else whole_text
-    # The share is that of the same bytes.
+    # Resident bytes are shown only if all rows have them, so that the share is that of the bytes shown.
     is_resident = all(row.resident is not None for row in rows)
     cells = [
         [at_least(style.size(row.resident if is_resident else row.bytes), row.at_least),
@@ -65,7 +65,7 @@ def render(rows: list[MainHolder], style: Style) -> str:
     return table((Column("resident" if is_resident else "in use"), *COLUMNS), cells, style)
 
 
-# What the largest mapping of a holder is.
+# Descriptions of a holder's largest mapping.
 OF_FILES = {
     WRITTEN_FILE: "written pages of {} (private mapping)",
     SHARED_FILE: "pages of {} (shared mapping)",
@@ -74,28 +74,28 @@ OF_FILES = {
 
 
 def _briefly(row: MainHolder) -> str:
-    """Say what a holder is, or what most of its bytes are, where a line has room for one of them."""
+    """Return what a holder is, or else what most of its bytes are, for a line that has no room for both."""
     alone = f"alone frees {size_text(row.retained)}" if not row.alone and row.retained is not None else ""
     what = _object(row) or parts_of(row.parts[:1])
     return "; ".join(filter(None, [_with_place(row, what), *_traits(row), _tasks(row), alone or names_of(row)]))
 
 
 def whole_text(row: MainHolder) -> str:
-    """Say what a holder is, what most of its bytes are unless more is known of it, and who else holds them."""
+    """Return what a holder is, what most of its bytes are (unless traits say more), and its other holders."""
     what = described(replace(row, parts=[]) if row.traits else row)
     return "; ".join(filter(None, [what, _shared(row)]))
 
 
 def described(row: MainHolder) -> str:
-    """Say what a holder is, and what most of its bytes are."""
+    """Return what a holder is, and what most of its bytes are."""
     what, parts = _with_place(row, _object(row)), parts_of(row.parts)
-    # What it is, said once: "14 x bytearray; 14 x bytes".
+    # Say it only once if both are the same: "14 x bytearray; 14 x bytes".
     parts = f"{parts}, ".removeprefix(f"{what}, ").removesuffix(", ") if what else parts
     return "; ".join(filter(None, [what, *_traits(row), _tasks(row), parts]))
 
 
 def _with_place(row: MainHolder, what: str) -> str:
-    """Add to what a holder is in which handler of logging it is, or to which databases connections are."""
+    """Return what a holder is, with the logging handler that it is in, or the databases of its connections."""
     handler = next((_handler_text(trait) for trait in row.traits if trait.kind in HANDLERS), "")
     databases = [trait for trait in row.traits if trait.kind == DATABASE]
     places = [_database_text(trait, len(databases) > 1) for trait in databases if trait.example is not None]
@@ -109,7 +109,7 @@ def _with_place(row: MainHolder, what: str) -> str:
 
 def _handler_text(trait: Trait) -> str:
     name = trait.name.removeprefix("logging.").removeprefix("handlers.").replace("__main__.", "", 1)
-    # A class may be called anything.
+    # A class may have any name.
     kind = name if name.replace(".", "").isidentifier() else quoted(name)
     return f" in a {kind}{f' of logger {quoted(trait.example)}' if trait.example else ''}"
 
@@ -124,7 +124,7 @@ def _database_text(trait: Trait, is_one_of_many: bool) -> str:
 
 
 def _traits(row: MainHolder) -> list[str]:
-    """Say what else the memory around a holder says of it."""
+    """Return what the memory around a holder says about it."""
     return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED, *OF_FILES)]
 
 
@@ -141,13 +141,14 @@ def _trait_text(trait: Trait, row: MainHolder) -> str:
 
 
 def _tasks(row: MainHolder) -> str:
-    """Say how many tasks, or suspended functions, lead to most of what a holder has; nothing where none do."""
+    """Return how many tasks, or suspended functions, reach most of what a holder has; "" if none do."""
     kind = row.task_kind or "task"
     return counted(row.tasks, KINDS.get(kind, kind)) if row.tasks else ""
 
 
 def _shared(row: MainHolder) -> str:
-    """Say who else holds what a holder has, and what goes without it alone; nothing where it holds that alone."""
+    """Return the other holders of the same memory, and what is freed without this one alone; other names if it holds it
+    alone."""
     if row.alone or row.retained is None:
         return names_of(row)
     return f"{others_of(row)}; alone it frees {size_text(row.retained)}"
@@ -163,7 +164,7 @@ def _object(row: MainHolder) -> str:
 
 
 def object_text(what: str | None, count: int | None, is_one: bool) -> str:
-    """Name a type with how many items its object has, or how many objects of it there are."""
+    """Return a type with the number of items of its object, or with the number of its objects."""
     if what is None:
         return ""
     module, _, name = what.rpartition(".")
@@ -174,22 +175,22 @@ def object_text(what: str | None, count: int | None, is_one: bool) -> str:
 
 
 def parts_of(parts: list[Part]) -> str:
-    """The kinds that a holder has most bytes of."""
+    """Return the kinds of blocks with most of a holder's bytes."""
     return ", ".join(
         f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
     )
 
 
 def names_of(row: MainHolder) -> str:
-    """Say the other names of the object that a holder is; nothing where it has none."""
+    """Return the other names of the object that a holder is; "" if it has none."""
     return f"also named {', '.join(row.names)}" if row.names else ""
 
 
 def others_of(row: MainHolder) -> str:
-    """Say who else holds what a holder has."""
+    """Return the other holders of what a holder has."""
     return f"also held by {', '.join(map(readable, row.also))}" if row.also else "others hold it too"
 
 
 def readable(way: str) -> str:
-    """Return a way in words without the steps that only C code has names for."""
+    """Return a path in words without the steps that only C code has names for."""
     return " ".join(OF_C.sub("", AS_ITEM.sub("[…]", way)).split())

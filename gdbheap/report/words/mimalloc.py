@@ -1,4 +1,4 @@
-"""``heap pools`` for people, where CPython's mimalloc takes pymalloc's place."""
+"""The text of ``heap pools`` for a CPython that uses mimalloc instead of pymalloc."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASKED = (
 
 
 def render_pages(answer: Pools, whole: Pools, style: Style, use: MimallocUse, detail: bool) -> str:
-    """A row a block size, a row a purpose; ``whole`` is the answer before block sizes were left out."""
+    """Return a row for each block size and for each purpose. ``whole``: the answer before block sizes were left out."""
     rows = [_cells(count_text(row.size), [row], style) for row in answer.rows]
     rest = [row for row in whole.rows if row not in answer.rows]
     if rest:

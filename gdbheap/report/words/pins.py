@@ -1,4 +1,4 @@
-"""``heap pins`` for people."""
+"""The text of ``heap pins``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["conclusion", "render", "sentences"]
 
 KINDS = 10
-# Less than this share of RSS is not worth a change of the program.
+# Below this share of RSS, removing pins is not worth a change of the program.
 MIN_PERCENT = 1
 HOLES = "Whole pages in holes are not pinned: 'heap holes' lists these, and 'heap trim' says what goes back."
 COLUMNS = (
@@ -29,8 +29,11 @@ KIND_COLUMNS = (
 
 
 def render(answer: Pins, style: Style) -> str:
-    """What it would free to remove the pins, a sentence for each allocator; then a row a pin, the total over all, and
-    the kinds of blocks that they are. There is a column for paths if one is known."""
+    """Return what removing the pins would free, the pins, and the kinds of their blocks.
+
+    There is a sentence for each allocator, a row for each pin, and the total over all. If a path is known, there is a
+    column for paths.
+    """
     sums = [row for row in answer.sums if row.groups]
     if not sums:
         least = style.bytes(answer.minimum)
@@ -52,7 +55,7 @@ def render(answer: Pins, style: Style) -> str:
 
 
 def conclusion(answer: Pins, style: Style) -> str:
-    """Say what it would free to remove the pins, and whether that is worth it."""
+    """Return what removing the pins would free, and whether that is worth it."""
     freed, blocks = (sum(getattr(row, name) for row in answer.sums if row.groups) for name in ("would_free", "blocks"))
     is_little = bool(style.rss) and 100 * freed < MIN_PERCENT * (style.rss or 0)
     start = "Nothing worth fixing: removing" if is_little else "Removing"
@@ -61,7 +64,7 @@ def conclusion(answer: Pins, style: Style) -> str:
 
 
 def sentences(answer: Pins, style: Style) -> list[str]:
-    """What all pins of each allocator are together."""
+    """Return one sentence for each allocator about all of its pins."""
     return [_sentence(row, answer, style) for row in answer.sums if row.groups]
 
 

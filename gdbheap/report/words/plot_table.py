@@ -1,4 +1,4 @@
-"""``gdbheap plot`` for people: what was drawn, and the first, last and highest value of each curve."""
+"""The text of ``gdbheap plot``: what was drawn, and the first, last and highest value of each curve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLUMNS = (Column("pid"), Column("program", True), Column("figure", True), *map(
 
 
 def render(answer: Plotted, style: Style) -> str:
-    """The table, and where the picture is."""
+    """Return the table, and where the picture is."""
     rows = [
         [str(row.pid), one_line((row.exe or "?").rsplit("/", 1)[-1], 40), FIGURES[row.figure], style.size(row.first),
          style.size(row.last), style.size(row.peak)]
@@ -26,7 +26,7 @@ def render(answer: Plotted, style: Style) -> str:
 
 
 def notes_of(answer: Plotted) -> list[str]:
-    """What a reader has to know beside the picture."""
+    """Return what a reader of the picture must also know."""
     notes = []
     if answer.not_drawn:
         smaller = counted(answer.not_drawn, "smaller process", "smaller processes")

@@ -1,4 +1,4 @@
-"""``heap pools`` for people."""
+"""The text of ``heap pools``."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ NOT_IN_USE = (
 
 
 def render(answer: Pools, whole: Pools, style: Style, detail: bool = False) -> str:
-    """A row a size class and the free pools; ``whole`` is the answer before size classes were left out. ``detail``:
-    what objects asked for, how full the arenas are, and what is in the emptiest."""
+    """Return a row for each size class and one for the free pools.
+
+    ``whole``: the answer before size classes were left out. ``detail``: add what objects asked for, how full the arenas
+    are, and what is in the emptiest.
+    """
     if whole.mimalloc is not None:
         return render_pages(answer, whole, style, whole.mimalloc, detail)
     if not whole.interpreters:
@@ -101,7 +104,7 @@ def _sentence(answer: Pools, style: Style) -> str:
 
 
 def _interpreters(answer: Pools, style: Style) -> str:
-    """Who holds it, where there is more than one interpreter with pools of its own."""
+    """Return the share of each interpreter, if several have pools of their own; "" otherwise."""
     if len(answer.interpreters) < 2:
         return ""
     shares = [f"{style.bytes(row.bytes)} in {count_text(row.arenas)}" for row in answer.interpreters]
@@ -112,7 +115,7 @@ def _interpreters(answer: Pools, style: Style) -> str:
 
 
 def _sparse(answer: Pools, style: Style) -> str:
-    """How many arenas are nearly empty: these are what pymalloc has for holes."""
+    """Return how many arenas are nearly empty; they are the holes of pymalloc."""
     rows = [row for row in answer.fill if row.percent <= NEARLY_EMPTY]
     arenas, used = sum(row.arenas for row in rows), sum(row.used for row in rows)
     if not arenas:
@@ -125,7 +128,8 @@ def _sparse(answer: Pools, style: Style) -> str:
 
 
 def _asked(answer: Pools, style: Style) -> str:
-    """What objects that tell their size asked for, and in how many arenas a size class has blocks, or alone has."""
+    """Return what objects that know their size asked for, and the arenas that have blocks of a size class, or only
+    these."""
     return table(ASKED, [_asked_row(row, style) for row in answer.rows], style)
 
 

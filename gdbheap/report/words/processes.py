@@ -1,4 +1,4 @@
-"""``gdbheap processes`` for people: the table, what is shared, by what the rest was written, and what can be done."""
+"""The text of ``gdbheap processes``: the table, what is shared, what wrote to the rest, and what can be done."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROGRAM_WIDTH = 40
 TYPES = 5
 CHANGED = "Reference counts that have changed are those of objects of"
 RECOUNTED = "Reference counts went up and down again on pages with objects of these types, of several on many:"
-# Less than this share of PSS is worth no advice.
+# Below this share of PSS nothing is advised.
 MIN_PERCENT = 1
 COUNTS = (
     "Reading un-shared {}: each use of an object changes its reference count, which lies in the object. Arrays have "
     "one count for all their numbers: keep large tables that workers only read in array.array, numpy, Arrow or an "
     "mmap. gc.freeze() does not help with these: it stops the collector, not reference counts."
 )
-# By what pages were written, as in the answer's record.
+# What wrote to pages, by the field of the answer's record.
 KINDS = {
     "collector": "the collector's headers alone",
     "counts_only": "reference counts alone",
@@ -43,7 +43,8 @@ KINDS = {
 
 
 def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Style) -> str:
-    """``answer`` has the rows that are shown, ``whole`` all of them."""
+    """Return the text. ``answer`` has the rows that are shown, ``whole`` all of them; ``left_out``: the number of
+    others."""
     heads = [Column("pid"), Column("program", True), *map(Column, NAMES)]
     heads += [] if quick else [*map(Column, OF_HEAP), Column("largest finding", True)]
     rows = [_row(member, quick, style) for member in answer.rows]
@@ -96,7 +97,7 @@ def _total(answer: Family, quick: bool, style: Style) -> list[str]:
 
 
 def shared_sentence(answer: Family, style: Style) -> str:
-    """What the processes have together, alone, and share."""
+    """Return the memory of all processes: in total, private and shared."""
     total = answer.total
     if not total.processes:
         return "What these processes have alone, and what they share, cannot be read."
@@ -122,7 +123,7 @@ def _written(answer: Family, style: Style) -> str:
 
 
 def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
-    """By what pages were written that were shared, the most first."""
+    """Yield what wrote to shared pages, with the bytes of these, the most first."""
     sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
     yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
 
@@ -137,7 +138,7 @@ def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
 
 
 def counts_sentence(answer: Family, style: Style) -> str:
-    """Advise against reference counts, where they un-share most pages; nothing elsewhere."""
+    """Return advice about reference counts if they un-share most pages; "" otherwise."""
     written = answer.written
     counts = 0 if written is None else written.counts_only + written.recounted
     if written is None or 100 * counts < MIN_PERCENT * answer.total.pss or 2 * counts < written.unshared:
@@ -146,7 +147,7 @@ def counts_sentence(answer: Family, style: Style) -> str:
 
 
 def advice_sentence(row: Advice, style: Style) -> str:
-    """What can be done, and what it saves."""
+    """Return what can be done, and what it saves."""
     if row.id == "freeze":
         most = "" if row.most_saved in (None, row.saves) else f", at most {style.bytes(row.most_saved)}"
         return (
@@ -167,7 +168,7 @@ def _at_most(row: Advice, style: Style) -> str:
 
 
 def _at_least(row: Advice, style: Style) -> str:
-    """Say what is proven, where there is something."""
+    """Return what is proven to be saved; "" if that is next to nothing."""
     if 100 * row.saves < MIN_PERCENT * (row.most_saved or 0):
         return ""
     return (

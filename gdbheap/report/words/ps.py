@@ -1,4 +1,4 @@
-"""``gdbheap ps`` for people: a row a program."""
+"""The text of ``gdbheap ps``: a row for each program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_PIDS = 3
 
 
 def render(answer: Table | Summed, left_out: int, with_heap: bool, style: Style) -> str:
-    """The largest first, the total below."""
+    """Return a row for each program, the largest first, and the total."""
     columns = [
         *map(Column, NAMES),
         *(map(Column, OF_HEAP) if with_heap else ()),
@@ -61,7 +61,7 @@ def _row(row: Program | Sums, with_heap: bool, style: Style) -> list[str]:
 
 
 def _name(row: Program | Sums) -> str:
-    """Name a program as its first page does: a script by its name alone."""
+    """Return a program's name as its first page has it: a script by its name alone."""
     if not row.script:
         return row.name
     return f"{row.name} {row.script}" if row.script.startswith("-") else row.script

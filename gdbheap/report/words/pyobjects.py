@@ -1,4 +1,4 @@
-"""``heap pyobjects`` for people."""
+"""The text of ``heap pyobjects``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render", "sentences"]
 
-# A smaller share of what is in use has no table of its own.
+# A smaller share of the memory in use has no table of its own.
 FOLDED = 0.01
 MAX_NAMES = 3
 UNKNOWN = (Column("not known"), Column("size"), Column("looks like", True))
@@ -22,8 +22,10 @@ COLUMNS = Column("count"), Column("objects"), Column("buffers")
 
 
 def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
-    """A row a type, the types that are not listed as one row, the total; then what is outside of it, unless only
-    ``some`` types were asked for."""
+    """Return a row for each type, one for types that are not listed, the total, then what is outside of the table.
+
+    If only ``some`` types were asked for, what is outside is left out.
+    """
     if some and not answer.rows:
         return style.filled("No type's name matches; 'heap pyobjects' lists them.")
     has_mapped = answer.total.mapped > 0
@@ -42,7 +44,7 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
 
 
 def sentences(answer: PyObjects, style: Style) -> list[str]:
-    """What all objects have together, and what is not in the table."""
+    """Return the sum of all objects, and what is not in the table."""
     return [
         _largest(answer, style),
         _sentence(answer, style),
@@ -75,7 +77,7 @@ def _sentence(answer: PyObjects, style: Style) -> str:
 
 
 def _largest(answer: PyObjects, style: Style) -> str:
-    """Name the largest type that is listed; nothing where there is none."""
+    """Return a sentence about the largest listed type; "" if there is none."""
     both = answer.total.own + answer.total.buffers
     if not answer.rows or not both:
         return ""
@@ -85,8 +87,10 @@ def _largest(answer: PyObjects, style: Style) -> str:
 
 
 def _unknown(answer: PyObjects, style: Style) -> str:
-    """The largest blocks whose contents are not known, the rest of them as one row, their total; nothing where they are
-    next to nothing of what is in use."""
+    """Return the largest blocks with unknown contents, one row for the rest, and their total.
+
+    "" if they are next to nothing of the memory in use.
+    """
     count = answer.unclassified.count + answer.other_chunks.count
     size = answer.unclassified.bytes + answer.other_chunks.bytes
     if not answer.unidentified or size < FOLDED * answer.all_used.bytes:
@@ -108,7 +112,7 @@ def _names(answer: PyObjects) -> str:
 
 
 def _mapped(answer: PyObjects, style: Style) -> str:
-    """Say how much objects mapped beside their blocks; nothing where they mapped nothing."""
+    """Return how much objects mapped in addition to their blocks; "" if they mapped nothing."""
     size = answer.total.mapped
     return f"Objects own {style.bytes(size)} of mapped files and memory beside that." if size else ""
 

@@ -1,4 +1,4 @@
-"""``gdbheap sql`` for people, and as CSV."""
+"""The text of ``gdbheap sql``, and its CSV."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ __all__ = ["render", "render_csv"]
 
 
 UNITS = {column.name: column.unit for table in TABLES for column in table.columns}
-# Of these the value is one of the column's.
+# Aggregates whose value is one of the column's values.
 OF_COLUMN = re.compile(r"(?:min|max|first|last|any_value)\((\w+)\)")
 
 
 def render(answer: Answered, left_out: int, style: Style) -> str:
-    """The rows as DuckDB gives them, sizes and counts with thousands separators. Addresses are as ``heap at`` takes
-    them, and numbers that name something, as a process's, are as they are typed."""
+    """Return the rows as DuckDB gives them, sizes and counts with thousands separators.
+
+    Addresses are in the form that ``heap at`` takes. Numbers that name something, such as a process, are as they are
+    typed.
+    """
     numbers = [
         bool(answer.rows) and all(row[place] is None or _is_number(row[place]) for row in answer.rows)
         for place in range(len(answer.columns))
@@ -38,7 +41,7 @@ def render(answer: Answered, left_out: int, style: Style) -> str:
 
 
 def _unit(name: str) -> str:
-    """Of a column of an answer, by the name that it has in the tables."""
+    """Return the unit of an answer's column, by its name in the tables."""
     found = OF_COLUMN.fullmatch(name)
     return UNITS.get(found[1] if found else name, COUNT)
 
@@ -55,13 +58,14 @@ def _text(value: Any, unit: str) -> str:
     if not _is_number(value):
         return str(value)
     if unit == ADDRESS and isinstance(value, int):
-        # One in the kernel's half is negative in a table.
+        # An address in the kernel's half is negative in a table.
         return f"{value % MODULUS:#x}"
     return f"{value:,}" if unit in (BYTES, COUNT) else str(value)
 
 
 def render_csv(answer: Answered, safe: bool) -> str:
-    """Return the rows below a line of names, without a last line break. ``safe``: for a spreadsheet."""
+    """Return the rows below a line of names, without a last line break. ``safe``: escape cells that a spreadsheet would
+    compute."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([csv_cell(column.name, safe) for column in answer.columns])

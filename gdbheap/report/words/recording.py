@@ -1,4 +1,4 @@
-"""``gdbheap record`` for people: what was written, once it is over."""
+"""The text of ``gdbheap record`` after it has ended: what was written."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ WHY_ENDED = {
 
 
 def render(answer: Recorded, style: Style) -> str:
-    """A sentence, and what could not be looked at; nothing where standard output is the series', or a program's that
-    was started."""
+    """Return a sentence, and what could not be read.
+
+    "" if standard output belongs to the recording, or to a program that was started.
+    """
     if answer.file == STANDARD_OUTPUT or answer.exit_status is not None:
         return ""
     parts = [f"{counted(answer.samples, 'sample')} of {counted(answer.processes, 'process', 'processes')}"]
@@ -35,7 +37,7 @@ def render(answer: Recorded, style: Style) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """ "0.4 s", "3 min 20 s", "2 d 4 h": the two largest units."""
+    """Return a duration in its two largest units: "0.4 s", "3 min 20 s", "2 d 4 h"."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     left = round(seconds)

@@ -1,4 +1,4 @@
-"""The sentences of remarks: the cause, a colon, and what of the answer it affects."""
+"""The sentences of remarks: the cause, a colon, and what part of the answer it affects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gdbheap.text import printable_record
 
 __all__ = ["SENTENCES", "sentence_of"]
 
-# The value that is a sentence of ours, which may say a command.
+# The value that is a sentence of ours, which may quote a command.
 ERROR = "error"
-# Threads that a sentence names.
+# The most threads that a sentence names.
 MOST = 5
 
 
 def sentence_of(warning: str | Remark) -> str:
-    """The sentence of a remark; any other warning is one."""
+    """Return the sentence of a remark; any other warning is a sentence already."""
     if isinstance(warning, str):
         return warning
     sentence = SENTENCES.get(warning.id)  # type: ignore[call-overload]  # a file may have any id
@@ -26,7 +26,7 @@ def sentence_of(warning: str | Remark) -> str:
         values = {name: value if name == ERROR else printable_record(value) for name, value in warning.values.items()}
         text: str = sentence.format(**values) if isinstance(sentence, str) else sentence(**values)
     except (TypeError, ValueError, KeyError, AttributeError):
-        # It is from a file of another release, or of anybody.
+        # The remark is from a file of another release, or of anybody.
         return f"the remark {warning.id!r} is not known here: {warning.values}"
     return text
 
@@ -39,7 +39,7 @@ def _threads(threads: list[int], unsure: bool) -> str:
 
 
 def _moving(allocator: str, what: str) -> Callable[..., str]:
-    """Of a thread that stands inside an allocator: what it may be changing."""
+    """Return a function for the sentence about threads inside an allocator and what they may be changing."""
 
     def sentence(threads: list[int], unsure: bool, **counts: int) -> str:
         return f"caught inside {allocator}: {_threads(threads, unsure)} may be just {what.format(**counts)}"

@@ -1,4 +1,4 @@
-"""``gdbheap replay`` for people: a row for each run, and what to set."""
+"""The text of ``gdbheap replay``: a row for each run, and what to set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 def render(answer: Replayed, style: Style) -> str:
-    """Whose calls, a row for each setting, and what follows from that."""
+    """Return whose calls were replayed, a row for each setting, and what follows from that."""
     rows = [_row(run, style) for run in answer.rows]
     sentences = [*_notes(answer), *_failures(answer.rows), *_advice(answer, style)]
     parts = [style.filled(sentence) for sentence in sentences]
@@ -31,7 +31,7 @@ def render(answer: Replayed, style: Style) -> str:
 
 
 def line_of(answer: Replayed) -> str:
-    """What to type before the command, for the best run; "" where none is better."""
+    """Return what to type before the command for the best run; "" if none is better."""
     if answer.best is None:
         return ""
     run = answer.rows[answer.best]
@@ -65,7 +65,7 @@ def _row(run: Run, style: Style) -> list[str]:
 
 
 def _name(run: Run) -> str:
-    """The allocator, and malloc's tunables without what all of them begin with."""
+    """Return the allocator, and malloc's tunables without their common prefix."""
     return " ".join([run.allocator, *(part.removeprefix(PREFIX) for part in run.tunables.split(":") if part)])
 
 
@@ -80,7 +80,7 @@ def _gaps(gaps: Gaps | None, style: Style) -> str:
 
 
 def _notes(answer: Replayed) -> list[str]:
-    """What the figures are not."""
+    """Return the limits of the figures."""
     notes = []
     if answer.film is not None and answer.film.pictures:
         film = answer.film

@@ -1,4 +1,4 @@
-"""``heap chunks --by=stack`` for people."""
+"""The text of ``heap chunks --by=stack``."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["render"]
 
 
 def render(answer: SampledStacks, style: Style) -> str:
-    """The stacks, each under its sums; then a sentence."""
+    """Return the stacks, each below its sums, then a sentence."""
     return join(*(_stack(row, style) for row in answer.rows), style.filled(_sentence(answer, style)))
 
 
 def _stack(row: SampledRow, style: Style) -> str:
-    """Without jemalloc's own frames, where there are others."""
+    """Return a stack without jemalloc's own frames, if there are others."""
     frames = row.frames[: -row.allocator_frames] if 0 < row.allocator_frames < len(row.frames) else row.frames
     head = f"{style.size(row.bytes)} in {counted(row.count, 'sampled block')}{_likely(row, style)}"
     return f"{head}\n{stack_text(frames, style)}"

@@ -1,4 +1,4 @@
-"""``heap sizes`` for people."""
+"""The text of ``heap sizes``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ COLUMNS = (
     Column("size"), Column("used chunks"), Column("used bytes"), Column("free chunks"), Column("free bytes"),
 )  # fmt: skip
 
-# Of another allocator's sizes so many have a row.
+# The most rows for another allocator's sizes.
 SHOWN = 20
-# What some allocators tell besides.
+# Further figures, which only some allocators have.
 MORE = {"asked": "asked for", "freed": "saved by packing"}
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
-    """A row a range of sizes and their total; a row an exact size, the rest, and the same total; what is beside it."""
+    """Return a sentence, a row for each range of sizes, and a row for each exact size; then the sizes of other
+    allocators.
+
+    Exact sizes that are not listed have one row. Both tables end with the same total.
+    """
     others = [part for found in whole.others for part in _others(found, style)]
     if others and not (whole.sizes or whole.top or whole.overhead):
         return join(*others)
@@ -46,8 +50,8 @@ def _has_any(total: SizeTotal) -> bool:
 
 
 def _others(others: OtherSizes, style: Style) -> list[str]:
-    """A row for each of the sizes that hold the most, and the rest; a sentence. Columns that nobody knows are not
-    there."""
+    """Return a row for each of the largest sizes, one for the rest, and a sentence. Columns with unknown values are
+    left out."""
     most = sorted(others.sizes, key=lambda row: -row.used - row.free)[:SHOWN]
     more = [name for name in MORE if getattr(others, name) is not None]
     rows = [
@@ -93,7 +97,7 @@ def _range(found: SizeRange, style: Style) -> str:
 
 
 def _rest(answer: Sizes) -> SizeTotal:
-    """The total less the rows, so that each column adds up."""
+    """Return the total minus the rows, so that each column adds up."""
     names = ("used_count", "free_count", "used", "free")
     left = (getattr(answer.total, name) - sum(getattr(row, name) for row in answer.sizes) for name in names)
     return type(answer.total)(*left)

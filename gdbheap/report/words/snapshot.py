@@ -1,4 +1,4 @@
-"""``heap snapshot`` for people."""
+"""The text of ``heap snapshot``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["render"]
 
 
 def render(answer: Written, style: Style) -> str:
-    """One sentence: what is in the file."""
+    """Return one sentence about the contents of the file."""
     parts = [counted(answer.type_count, "type")] if answer.type_count else []
     parts += [counted(answer.hole_count, "hole")] if answer.hole_count else []
     parts.append(f"{answer.line_count:,} lines of the ledger")

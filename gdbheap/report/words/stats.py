@@ -1,4 +1,4 @@
-"""``heap stats`` for people: malloc_stats()' own words beside our figures."""
+"""The text of ``heap stats``: the output of malloc_stats() next to our figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 def render(answer: Stats, style: Style) -> str:
-    """What the process printed, line for line, the figures side by side in bytes, and whether they agree."""
+    """Return what the process printed, line by line, both figures side by side in bytes, and whether they agree."""
     said = "\n".join(f"  {line}" for line in answer.text.splitlines())
     heading = style.heading("malloc_stats() of the process printed:")
     rows = [_row(row) for row in answer.rows]

@@ -1,5 +1,5 @@
-"""What ``heap`` says in a few sentences: what is used and free, what can go back, why the rest stays, and of what that
-is not known."""
+"""The summary of ``heap`` in a few sentences: what is used and free, what can be returned, why the rest stays, and what
+is unknown."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 MIN_PERCENT_TOLD = 1
-# What holds other memory than that of what is named, by the ledger's line.
+# The names of unknown memory, by the ledger's line.
 PLACES = {"shared": "shared memory", "other.rest": "other anonymous memory"}
 FREE = "the free memory"
 MALLOCS = "malloc's blocks with mappings of their own"
 
 
 def render(answer: Summary, names: dict[str, str], style: Style) -> str:
-    """``names``: what the ledger's lines are called, by id. Nothing where no block was found."""
+    """Return the summary; "" if no block was found. ``names``: the names of the ledger's lines, by id."""
     told = [_books(answer, names, style)]
     if not style.rss or 100 * (answer.free_resident or 0) >= MIN_PERCENT_TOLD * style.rss:
         told += [_given_back(answer, style), _stays(answer, style)]
@@ -43,7 +43,7 @@ def _books(answer: Summary, names: dict[str, str], style: Style) -> str:
 
 
 def _given_back(answer: Summary, style: Style) -> str:
-    """How much of what is free are pages that nobody holds, and how much a call would give back."""
+    """Return how much of the free memory is in completely free pages, and how much a call would return."""
     if not answer.free_resident or answer.whole is None:
         return ""
     whole = f"{style.bytes(answer.whole) if answer.whole else 'None'} of {FREE} is in completely free pages."
@@ -54,7 +54,8 @@ def _given_back(answer: Summary, style: Style) -> str:
 
 
 def _stays(answer: Summary, style: Style) -> str:
-    """What is less than a hundredth of the rest is in its sum, and has no words of its own."""
+    """Return why free memory stays. A part below a hundredth of the rest is only in the sum, without words of its
+    own."""
     rest = sum(row.bytes for row in answer.kept)
     told = [row for row in answer.kept if 100 * row.bytes >= MIN_PERCENT_TOLD * rest]
     if not told:
@@ -66,7 +67,7 @@ def _stays(answer: Summary, style: Style) -> str:
 
 
 def _not_walked(unknown: Unknown | None, style: Style) -> str:
-    """Nothing where nothing is left, and nothing that is resident."""
+    """Return a sentence about memory that is not walked; "" if none of it is resident."""
     if unknown is None or unknown.bytes == 0:
         return ""
     own = "its own memory" if unknown.own else "its own and other anonymous memory"

@@ -1,4 +1,4 @@
-"""``heap pyobjects --by=size``, ``length`` and ``module`` for people."""
+"""The text of ``heap pyobjects --by=size``, ``length`` and ``module``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["render"]
 
 
 def render(answer: Tallies, style: Style) -> str:
-    """A row a key, the rest as one row, the total; then a sentence."""
+    """Return a row for each key, one for the rest, the total, and a sentence."""
     columns = (Column("count"), Column("objects"), SHARE, Column(answer.tally_of, not _is_number(answer)))
     share = style.shares_within(answer.own, answer.absent)
     rows = [_row(row.count, row.own, _key(row, answer, style), style, share) for row in answer.rows]

@@ -1,4 +1,4 @@
-"""``heap tasks`` for people."""
+"""The text of ``heap tasks``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONGEST_CHAIN = 8
 
 
 def render(answer: Tasks, style: Style, left_out: int, with_retained: bool) -> str:
-    """A row for each group of those that wait alike, the rest as one row, the total; then a sentence."""
+    """Return a row for each group that waits at the same place, one for the rest, the total, and a sentence."""
     if not any(answer.kinds.values()):
         return style.filled(join("No task, coroutine, generator or greenlet is alive.", _unreadable(answer.unreadable)))
     columns = (*COLUMNS[:2], RETAINED, *COLUMNS[2:]) if with_retained else COLUMNS
@@ -79,7 +79,7 @@ def _place(file: str, line: int | None) -> str:
 
 
 def render_list(answer: Listed, style: Style) -> str:
-    """A row for each one, the rest as one row, the total; then a sentence."""
+    """Return a sentence, a row for each task, one for the rest, and the total."""
     rows = [_listed(one, style) for one in answer.rows]
     left_out = sum(answer.kinds.values()) - len(rows)
     if left_out:

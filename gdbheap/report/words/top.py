@@ -1,4 +1,4 @@
-"""``gdbheap top`` for people: a table of processes at one moment."""
+"""The text of ``gdbheap top``: a table of processes at one moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["HELP", "render"]
 SWAP = "swap"
 NAMES = ("RSS", "growth", SWAP, "malloc", "malloc used", "idle", "Python", "python used")
 PROGRAM_WIDTH = 24
-# Cells of memory that was not read yet, or may not be.
+# Cells of memory that was not read yet, or may not be read.
 NOT_READ, NOT_READ_ASCII = "…", ".."
 HELP = """gdbheap top: the memory of running processes
 
@@ -34,7 +34,7 @@ other keys     read again at once"""
 
 
 def render(answer: Table, left_out: int, style: Style) -> str:
-    """A line with the sums, and a row a process."""
+    """Return a line with the sums, and a row for each process."""
     when = datetime.fromtimestamp(answer.time, timezone.utc).strftime("%H:%M:%S UTC")
     total = answer.total
     sums = f"RSS {style.bytes(total.rss)}" + (f", swap {style.bytes(total.swapped)}" if total.swapped else "")
@@ -53,7 +53,7 @@ def render(answer: Table, left_out: int, style: Style) -> str:
 def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:
     not_read = NOT_READ_ASCII if style.ascii else NOT_READ
     malloc = [not_read if size is None else style.size(size) for size in (row.system, row.in_use, row.idle)]
-    # Whoever's malloc is known was looked into.
+    # A process whose malloc is known was read.
     no_python = not_read if row.system is None else "-"
     python = [no_python if size is None else style.size(size) for size in (row.pool_arenas, row.pool_used)]
     swap = [style.size(row.swapped)] if has_swap else []

@@ -1,4 +1,4 @@
-"""``gdbheap trace`` for people: what was recorded, once it is over."""
+"""The text of ``gdbheap trace`` after it has ended: what was recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEFT = True
 
 
 def sentence(answer: Traced) -> str:
-    """One line: how much is where, and what went wrong."""
+    """Return one line: how many calls are in which file, and what went wrong."""
     what = f"{counted(answer.calls, 'call')} of {counted(len(answer.rows), 'process', 'processes')}"
     python = sum(process.of_python.calls for process in answer.rows if process.of_python is not None)
     more = f", and {counted(python, 'call')} of Python's allocator" if python else ""
@@ -23,7 +23,7 @@ def sentence(answer: Traced) -> str:
 
 
 def render(answer: Traced, style: Style) -> str:
-    """The sentence, and a row for each process."""
+    """Return the sentence, and a row for each process."""
     columns = (
         Column("pid"), Column("calls"), Column("threads"), Column("in use at most"), Column("at the end"),
         Column("program", LEFT),

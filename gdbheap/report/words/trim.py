@@ -1,4 +1,4 @@
-"""``heap trim`` for people: a row an arena, the total, and what it means."""
+"""The text of ``heap trim``: a row for each arena, the total, and what it means."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ ACTUAL = Column("returned")
 
 
 def render(answer: Trim, whole: Trim, style: Style) -> str:
-    """Say what malloc_trim() would return, then arena by arena; after the call, what it did return beside it.
-    ``whole``: the answer with all its arenas, which are those of the total."""
+    """Return what malloc_trim() would return, in total and by arena; after the call, also what it did return.
+
+    ``whole``: the answer with all its arenas, for the total.
+    """
     done = answer.actual is not None
     columns = (*COLUMNS[:4], ACTUAL, *COLUMNS[4:]) if done else COLUMNS
     rows = [_row(row, style, done) for row in answer.rows]

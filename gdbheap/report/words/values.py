@@ -1,4 +1,4 @@
-"""``heap duplicates`` and ``heap pyobjects --by=value`` for people."""
+"""The text of ``heap duplicates`` and ``heap pyobjects --by=value``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_TYPES = 4
 
 
 def render(answer: ByValue, style: Style) -> str:
-    """A row a value, the rest as one row, the total; then a sentence."""
+    """Return a row for each value, one for the rest, the total, and a sentence."""
     share = style.shares_within(answer.own, answer.absent)
     rows = [
         [count_text(row.count), style.size(row.own), share(row.own), address_text(row.address), row.type,
@@ -51,7 +51,7 @@ def render(answer: ByValue, style: Style) -> str:
 
 
 def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> str:
-    """A row a value, the rest as one row, the total; then a sentence."""
+    """Return a row for each value, one for the rest, the total, and a sentence."""
     if not answer.count:
         return style.filled("No str, bytes, number, or tuple of such is there twice.")
     more = (HELD_BY,) if with_holders else ()

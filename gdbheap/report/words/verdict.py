@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gave_back_much", "plain_verdict", "program_text", "verdict"]
 
-# Free memory below this share of RSS is not worth a word; allocators with less of it are not named.
+# Free memory below this share of RSS is not mentioned; allocators with less of it are not named.
 MIN_PERCENT, MIN_PERCENT_OF_FREE = 2, 10
-# Memory that is not in use by this process alone is worth a clause from this share of RSS on.
+# Memory that other processes may also use is mentioned from this share of RSS on.
 MIN_PERCENT_OF_OTHERS = 25
 SHAREABLE = {SHARED: "shared", FILE: "file"}
 WHERE = {SHARED: "of shared memory", FILE: "in pages of mapped files"}
@@ -24,23 +24,24 @@ PLAIN = "._-+"
 
 
 def verdict(answer: Ledger, style: Style) -> str:
-    """Return it as one or two sentences."""
+    """Return the verdict as one or two sentences."""
     name = program_text(answer.program, answer.pid)
     return f"{name}: {_resident(answer, style)}. {_uses(answer, style)}".rstrip()
 
 
 def plain_verdict(answer: Ledger) -> str:
-    """Return it as a document has it."""
+    """Return the verdict as a document has it, without a terminal's style."""
     return Sentence(verdict(answer, Style(rss=answer.rss.bytes)))
 
 
 def program_text(program: str, pid: int | None) -> str:
-    """Name a process by its program and its id."""
+    """Return a process's program and its pid."""
     return f"{_named(program)}{f' (pid {pid})' if pid else ''}"
 
 
 def _named(program: str) -> str:
-    """Return a program's name, in quotes where it has more than a file's name has: none may read as our own words."""
+    """Return a program's name, in quotes if it has characters that file names rarely have, so that it cannot read as
+    our own words."""
     if not program:
         return "the process"
     is_plain = all(character.isalnum() or character in PLAIN for character in program)
@@ -72,7 +73,8 @@ def _uses(answer: Ledger, style: Style) -> str:
 
 
 def _of_others(answer: Ledger, style: Style) -> str:
-    """Name what has a quarter of RSS or more and may be another process's, too, or the kernel's cache."""
+    """Return sentences about memory with a quarter of RSS or more that may also be another process's, or the kernel's
+    cache."""
     unknown = answer.summary.unknown if answer.summary is not None else None
     said = ""
     for kind, place in SHAREABLE.items():
@@ -101,12 +103,12 @@ def _free(answer: Ledger, style: Style) -> str:
 
 
 def gave_back_much(answer: Ledger) -> bool:
-    """Whether so much was given back by MADV_FREE that it is worth a clause."""
+    """Return whether enough was given back by MADV_FREE to be mentioned."""
     return _is_much(answer.rss.lazily_freed or 0, answer)
 
 
 def _keepers(answer: Ledger) -> str:
-    """Return the allocators that have most of what is free."""
+    """Return the allocators with most of the free memory."""
     free: dict[str, int] = {}
     for line in answer.ledger:
         if line.is_free and line.id.count(".") == 1:

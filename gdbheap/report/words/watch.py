@@ -1,4 +1,4 @@
-"""``gdbheap watch`` for people: a line for each event."""
+"""The text of ``gdbheap watch``: a line for each event."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gdbheap.watching.triggers import Cause
 __all__ = ["event_text", "render"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the answer of heap is", "core": "the core is"}
-# Process ids in a line.
+# The most process ids in a line.
 SHOWN = 10
 ENDS = {
     "count": "it was to act no more often",
@@ -27,7 +27,7 @@ ENDS = {
 
 
 def render(event: Event, style: Style) -> str:
-    """What is said when watching has ended."""
+    """Return the text that is printed when watching has ended."""
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not have to act"
     failed = f"; something failed {counted(event.failed, 'time')}" if event.failed else ""
@@ -35,11 +35,11 @@ def render(event: Event, style: Style) -> str:
 
 
 def event_text(event: Event, style: Style) -> str:
-    """One line, with the local time."""
+    """Return one line with the local time and the event."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
             "acted": _acted}[event.event]  # fmt: skip
-    # Errors are sentences, and paths of files are ours.
+    # Errors are sentences already, and paths of files are ours.
     named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
     said = tell(named_event, style)
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(event.time))} {one_line(said, 4000)}"
@@ -107,12 +107,12 @@ def _acted(event: Event, style: Style) -> str:
 
 
 def _innermost(event: Event) -> list[StackFrame]:
-    """The Python function that wanted memory."""
+    """Return the innermost Python function of the event's stack: it wanted memory."""
     return [frame for frame in event.stack if frame.kind == PYTHON][-1:]
 
 
 def cause_text(cause: Cause, style: Style) -> str:
-    """Why it was acted."""
+    """Return why the watch acted."""
     size, bound = style.bytes(cause.bytes), style.bytes(cause.bound)
     where = "its RSS is" if cause.cgroup is None else f"{_group(cause.cgroup)} needs"
     grown = "it" if cause.cgroup is None else _group(cause.cgroup)

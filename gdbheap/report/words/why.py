@@ -1,4 +1,4 @@
-"""``heap why`` and ``heap refs`` for people."""
+"""The text of ``heap why`` and ``heap refs``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Co
 
 
 def render(answer: Why, style: Style, with_maker: bool = False) -> str:
-    """The chain from the root down, the expression, what else would be free without it, and the stack that made it
-    (``with_maker``: that was looked for)."""
+    """Return the chain from the root down, the expression, and the dominators.
+
+    ``with_maker``: the stack that made the block was searched, and is added.
+    """
     made = "\n".join(maker_lines(answer.made, style)) if with_maker else ""
     return join(_way(answer, style), made)
 
@@ -75,7 +77,7 @@ def _dominators(answer: Why, style: Style) -> str:
 
 
 def _gap(shown: int, count: int) -> Gap:
-    """Of a long chain both ends are known."""
+    """Return the gap in the middle of a long chain, of which only both ends are known."""
     return Gap(shown // 2, count - shown) if count > shown else NO_GAP
 
 
@@ -89,7 +91,7 @@ def _more_holders(left: int, types: set[str]) -> list[str]:
 
 
 def render_refs(answer: Refs, style: Style) -> str:
-    """A row a referrer, and how many more there are."""
+    """Return a row for each referrer, and how many more there are."""
     name = f"{address_text(answer.address)} ({answer.type})"
     if not answer.count:
         return style.filled(f"Nobody points to {name}.")

@@ -1,1 +1,1 @@
-"""The files of cores: their notes, packed ones, systemd's, and the files that their processes had mapped."""
+"""The files of cores: their notes, packed cores, systemd's cores, and the files that their processes had mapped."""

@@ -1,10 +1,10 @@
-"""Whether a file is the one that was mapped, where its build-id is not to be seen in memory.
+"""Decide whether a file is the one that was mapped, if its build-id is not in memory.
 
-A core without the pages of ELF headers has no build-ids either. What it does have is the data of each object: the table
-of its dynamic section, and what the dynamic linker wrote when it relocated the object (PT_GNU_RELRO), which stays as it
-is from then on. Each of those words follows from the file and from where it is loaded; in another version of the file
-nearly all of them differ, because what they point to has moved. Pages of code and of read-only data that are there must
-be the file's, byte for byte. Source: the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
+A core without the pages of ELF headers has no build-ids either. But it has the data of each object: the table of its
+dynamic section, and what the dynamic linker wrote when it relocated the object (PT_GNU_RELRO), which stays unchanged
+from then on. Each of those words follows from the file and its load address. In another version of the file nearly all
+of them differ, as what they point to has moved. Present pages of code and read-only data must equal the file's, byte
+for byte. Source: the System V ABI (gABI 4.3, chapter 5), glibc's elf/dynamic-link.h.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ if TYPE_CHECKING:
 
 DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_DEBUG, DT_JMPREL, DT_RELRSZ, DT_RELR = 2, 7, 8, 21, 23, 35, 36
 TABLE_LIMIT = 64 << 20
-# The most words of DT_RELR that are read: each stands for 63 places, together for 66 MB of pointers.
+# The most bytes of DT_RELR that are read. Each word stands for 63 places, all together for 66 MB of pointers.
 RELR_LIMIT = 1 << 20
 LOOKED_AT = 64 << 10
-# Of what was locked after it was relocated: each word becomes some dozens of bytes here.
+# The most bytes of locked data that are read. Each word takes some dozens of bytes here.
 LOCKED_LIMIT = 1 << 20
-# Fewer words prove nothing; one in thirty-two may differ, because libraries set some of theirs before they lock them.
+# Fewer words prove nothing. One in thirty-two may differ, as libraries change some of theirs before they are locked.
 LEAST_WORDS, PARTS = 16, 32
-# Words, and relocations, that are looked at for all names of files in a core.
+# The most words and relocations that are compared, over all names of files in a core.
 ALL_WORDS = 1 << 25
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What speaks for a file: its build-id is the one in memory (``by_id``), or of ``compared`` words of data and of
-    the dynamic section ``equal`` are as that file, loaded there, makes them. ``contradicted``: something else rules it
-    out."""
+    """The evidence for a file.
+
+    Its build-id is the one in memory (``by_id``), or ``equal`` of ``compared`` words of data and of the dynamic section
+    are as that file, loaded there, makes them. ``contradicted``: something else rules it out.
+    """
 
     by_id: bool = False
     compared: int = 0
@@ -53,20 +55,22 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether the file may be taken."""
+        """Whether the file may be used."""
         return not self.refuted and (self.by_id or self.compared >= LEAST_WORDS)
 
 
 @dataclass
 class Left:
-    """How many words, and relocations, may still be looked at: a core may name a large file many times."""
+    """How many words and relocations may still be compared: a core may name a large file many times."""
 
     words: int = field(default_factory=lambda: ALL_WORDS)
 
 
 def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, left: Left) -> Agreement:
-    """Compare ``elf``, by whose program headers ``loaded`` was placed, with the memory that is there; where nothing is
-    ``left`` nothing speaks for it."""
+    """Compare ``elf``, whose program headers placed ``loaded``, with the memory that is present.
+
+    If nothing is ``left`` to compare with, there is no evidence for it.
+    """
     found = read_build_id(machine, space, loaded.segments, loaded.bias)
     if found is not None:
         return Agreement(by_id=found == elf.build_id, contradicted=found != elf.build_id)
@@ -87,14 +91,14 @@ def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile
 
 
 def dynamic_table(machine: Machine, elf: ElfFile) -> list[tuple[int, int]]:
-    """(tag, value) of the file's dynamic section, without the end; empty for a program that has none."""
+    """Return (tag, value) of the file's dynamic section, without the end; empty for a program without one."""
     segment = next((segment for segment in elf.segments if segment.type == image.PT_DYNAMIC), None)
     raw = elf.bytes_at(segment.address, min(segment.file_size, LOOKED_AT)) if segment is not None else b""
     return entries_of(machine, raw)
 
 
 def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
-    """(tag, value) of a dynamic section's bytes, up to DT_NULL."""
+    """Return (tag, value) of a dynamic section's bytes, up to DT_NULL."""
     words = machine.words_of(raw)
     found: list[tuple[int, int]] = []
     for tag, value in zip(words[::2], words[1::2]):
@@ -105,8 +109,10 @@ def entries_of(machine: Machine, raw: bytes) -> list[tuple[int, int]]:
 
 
 def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile) -> bool:
-    """Whether the read-only pages that are in memory are those of the file. Data that was relocated and then locked is
-    none of them."""
+    """Return whether the read-only pages in memory equal the file's.
+
+    Data that was relocated and then locked does not count.
+    """
     data = loaded.data_ranges(machine)
     for mapping in loaded.mappings:
         if mapping.writable or holds(data, mapping.start):
@@ -121,8 +127,10 @@ def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFi
 def _compare_dynamic(
     machine: Machine, space: Space, loaded: LoadedObject, table: Sequence[tuple[int, int]], elf: ElfFile
 ) -> tuple[int, bool]:
-    """How many entries of the dynamic section are in memory, and whether one of them is not the file's. The dynamic
-    linker adds the bias to some of the addresses, and keeps an address of its own in DT_DEBUG."""
+    """Return how many entries of the dynamic section are in memory, and whether one of them is not the file's.
+
+    The dynamic linker adds the bias to some of the addresses, and stores its own address in DT_DEBUG.
+    """
     segment = next((segment for segment in elf.segments if segment.type == image.PT_DYNAMIC), None)
     if segment is None:
         return 0, False
@@ -140,8 +148,10 @@ def _compare_dynamic(
 def _locked_words(
     machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile, table: dict[int, int], left: Left
 ) -> Iterator[tuple[int, int]]:
-    """(word as the file makes it, word in memory) of what was locked after it was relocated; without what is zero in
-    the file, which a library may set, and what depends on other objects."""
+    """Yield (word as the file makes it, word in memory) of data that was locked after relocation.
+
+    Words that are zero in the file, which a library may set, and words that depend on other objects are left out.
+    """
     locked = next((segment for segment in elf.segments if segment.type == image.PT_GNU_RELRO), None)
     if locked is None or locked.address % machine.word or not locked.file_size:
         return
@@ -168,14 +178,16 @@ def _locked_words(
 
 BITS = 8
 OWN = -1
-"""The bias is added to the word that is in the file (DT_RELR)."""
+"""Stands for a value of DT_RELR: the word in the file plus the bias."""
 
 
 def _relocated(
     machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: Left
 ) -> Iterator[tuple[int, int | None]]:
-    """(address as linked, what is written there) of the relocations of ``places``, and maybe of others; None where that
-    depends on other objects."""
+    """Yield (linked address, value written there) of the relocations of ``places``, and perhaps of others.
+
+    The value is None if it depends on other objects.
+    """
     entry = machine.structure("PPN")
     for start, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):
         raw = elf.bytes_at(table.get(start, 0), min(table.get(size, 0), TABLE_LIMIT, entry.size * max(0, left.words)))
@@ -185,13 +197,15 @@ def _relocated(
             yield place, (bias + addend) % machine.address_end if relative else None
     packed = elf.bytes_at(table.get(DT_RELR, 0), min(table.get(DT_RELRSZ, 0), RELR_LIMIT))
     left.words -= BITS * len(packed)
-    # No place is in the table twice.
+    # Each place is in the table at most once.
     yield from ((place, OWN) for place in islice(_unpacked(machine, packed, places), len(places)))
 
 
 def _unpacked(machine: Machine, packed: bytes, places: range) -> Iterator[int]:
-    """Those of the places that are in a table of DT_RELR: an even word is an address, an odd one a bitmap of the words
-    behind it."""
+    """Yield those of ``places`` that are in a DT_RELR table.
+
+    An even word is an address, an odd one a bitmap of the words after it.
+    """
     place, bits = 0, machine.address_end.bit_length() - 2
     for word in machine.words_of(packed):
         if not word & 1:

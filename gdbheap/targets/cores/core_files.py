@@ -1,8 +1,8 @@
-"""Which files on this machine are those that a core's process had mapped.
+"""Find the files on this machine that a core's process had mapped.
 
-They are looked for at the path that the process saw, below folders that may be a copy of its root folder, beside the
-core and the program, and by build-id where distributions and debuginfod's client keep files. What is found is taken for
-its build-id alone, or, where a core lacks the pages of ELF headers, for what its data in memory says (``agreement``).
+They are searched at the path that the process saw, below folders that may be a copy of its root folder, next to the
+core and the program, and by build-id where distributions and debuginfod's client keep files. A file is accepted only
+for its build-id or, if a core lacks the pages of ELF headers, for its data in memory (``agreement``).
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 DELETED = " (deleted)"
 BY_BUILD_ID = ("/usr/lib/debug/.build-id", "/usr/lib/.build-id")
 UNSEEN_LIMIT = 10_000
-# How often a file may be mapped from its beginning before nobody asks any more whether it is loaded there.
+# After this many mappings of a file from its beginning, further ones are not checked for a loaded object.
 TRIED = 16
 
 
 @dataclass
 class Places:
-    """Where files are looked for: ``core`` is the core's path, if it has one, ``exe`` the program if the user named it,
-    ``sysroot`` a folder that stands for the process's root folder, ``program`` the program's path as the process saw
-    it.
-    ``fetch``: asks debuginfod for the file with a build-id (``debuginfod.fetcher``)."""
+    """Where files are searched.
+
+    ``core``: the core's path, if it has one. ``exe``: the program, if the user named it. ``sysroot``: a folder that
+    stands for the process's root folder. ``program``: the program's path as the process saw it. ``fetch``: asks
+    debuginfod for the file with a build-id (``debuginfod.fetcher``).
+    """
 
     core: str | None = None
     exe: str | None = None
@@ -50,7 +52,7 @@ class Places:
         self.root = root_folder(self.exe, self.program) if self.exe else ""
 
     def named(self, path: str) -> list[str]:
-        """Files that may be the one that the process saw at ``path``, the likeliest first."""
+        """Return paths of files that may be the one that the process saw at ``path``, the likeliest first."""
         path = path.removesuffix(DELETED)
         beside = [os.path.dirname(os.path.abspath(one)) for one in (self.core, self.exe) if one]
         roots = [self.sysroot, "", self.root]
@@ -61,7 +63,8 @@ class Places:
         return list(dict.fromkeys(found))
 
     def identified(self, build_id: str) -> Iterator[str]:
-        """Files that may have a build-id, wherever the process saw them; those of symbols alone come after others."""
+        """Yield paths of files that may have a build-id, wherever the process saw them; separate debug files come
+        last."""
         roots = [self.sysroot, ""] if self.sysroot else [""]
         names = [f"{root}{folder}/{build_id[:2]}/{build_id[2:]}" for root in roots for folder in BY_BUILD_ID]
         yield from names
@@ -74,7 +77,7 @@ class Places:
 
 
 def root_folder(exe: str, program: str | None) -> str:
-    """The folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
+    """Return the folder that was the process's root, if ``exe`` is its ``program`` in there; else an empty string."""
     held = FileSystems(named=[exe]).find(exe)
     path = held.path if held is not None else os.path.abspath(exe)
     if not program or not program.startswith("/") or not path.endswith(program):
@@ -83,8 +86,11 @@ def root_folder(exe: str, program: str | None) -> str:
 
 
 class CoreFiles:
-    """The search for one core. ``entry``: AT_ENTRY, the program's, as far as it is known. ``unseen``: the files that
-    were not found although nothing can be known without them."""
+    """The search for one core's files.
+
+    ``entry``: the program's AT_ENTRY, if known. ``unseen``: files that were not found and without which their objects
+    stay unknown.
+    """
 
     def __init__(
         self, machine: Machine, mappings: Mappings, space: Space, files: ElfFiles, places: Places, entry: int | None
@@ -97,12 +103,15 @@ class CoreFiles:
         self.unseen: list[UnseenFile] = []
 
     def candidates(self, first: Mapping) -> list[str]:
-        """Files that may be the one behind a mapping, by its name."""
+        """Return paths of files that may be the one behind a mapping, by its name."""
         return self._places.named(first.path)
 
     def identify(self, loaded: LoadedObject) -> None:
-        """Look for an object's file by its build-id, where no name has led to it; where a core lacks the page of the
-        build-id, which patchelf moves away from the headers, by name and what is in memory."""
+        """Search an object's file by its build-id, if no name has led to it.
+
+        If the core lacks the page of the build-id, which patchelf moves away from the headers, search by name and by
+        the data in memory.
+        """
         if loaded.elf is not None:
             return
         if loaded.build_id is not None:
@@ -118,8 +127,10 @@ class CoreFiles:
                 return
 
     def headerless(self, index: int) -> LoadedObject | None:
-        """The object whose first mapping is the one with this number, placed by the headers of its file; None where the
-        memory has the page of the header after all, or no file is the one that was mapped."""
+        """Return the object whose first mapping has this index, placed by its file's headers.
+
+        None if memory has the page of the header after all, or no file is the one that was mapped.
+        """
         first = self._mappings[index]
         if self._space.contains(first.start, image.HEADER_SIZE):
             return None
@@ -137,14 +148,16 @@ class CoreFiles:
                 return found
             looked += [(refuted, path)] if os.path.basename(path) == name else []
         if first.path in self._with_code and len(self.unseen) < UNSEEN_LIMIT:
-            # One that is another version says more than one of which nobody can tell.
+            # A file that is certainly another version says more than one that is undecided.
             refuted, other = max(looked, key=lambda row: row[0], default=(False, None))
             self.unseen.append(UnseenFile(first.path, first.start, other, refuted))
         return None
 
     def _placed(self, index: int, elf: ElfFile) -> tuple[LoadedObject | None, bool]:
-        """The object, if its mappings fit the file's program headers and its memory the file's bytes; else whether
-        something rules the file out."""
+        """Return the object if its mappings fit the file's program headers and its memory the file's bytes.
+
+        The second value, if the first is None, says whether something rules the file out.
+        """
         found = placed_object(self._machine, self._mappings, index, elf.segments, whole=True)
         if found is None:
             return None, True

@@ -1,9 +1,9 @@
-"""Files by their build-ids from debuginfod servers, if the user has named some (DEBUGINFOD_URLS), and never otherwise.
+"""Files by their build-ids from debuginfod servers, only if the user has named some (DEBUGINFOD_URLS).
 
-The client's own cache is looked into first, ``debuginfod-find`` is asked if it is installed, and else the servers
-themselves, over HTTP as debuginfod(8) describes it: ``GET URL/buildid/HEX/executable``. What is fetched is kept in the
-client's cache as the client keeps it, so that nothing is fetched twice by either. Sizes and times are bounded, and the
-build-id in the file decides as it does for any other file.
+The client's own cache is searched first. Then ``debuginfod-find`` is asked if it is installed, else the servers
+themselves, over HTTP as in debuginfod(8): ``GET URL/buildid/HEX/executable``. A fetched file is kept in the client's
+cache in the client's form, so that neither fetches it twice. Sizes and times are bounded, and the build-id in the file
+decides as for any other file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Fetch = Callable[[str], "str | None"]
 
 
 def cached(build_id: str) -> list[str]:
-    """The files with a build-id in the client's cache."""
+    """Return the paths of the files with a build-id in the client's cache."""
     if not _is_build_id(build_id):
         return []
     paths = (os.path.join(_folder(), build_id, kind) for kind in KINDS)
@@ -38,14 +38,16 @@ def cached(build_id: str) -> list[str]:
 
 
 def _is_filled(path: str) -> bool:
-    """The client remembers what no server has by an empty file."""
+    """Return whether a cached file has contents. The client marks files that no server has by an empty file."""
     found = find_file(path)
     return found is not None and found.size > 0
 
 
 def fetcher(tell: Callable[[str], object] = lambda name: None) -> Fetch | None:
-    """What asks for the file with a build-id and says where it lies then; None where the user has named no server.
-    ``tell`` is told of each request before it is made."""
+    """Return a function from a build-id to the path of its fetched file; None if the user has named no server.
+
+    ``tell`` is called with the build-id before each request.
+    """
     urls = [url for url in trusted(URLS).split() if url.startswith(("http://", "https://"))]
     if not urls:
         return None
@@ -67,7 +69,7 @@ def _is_build_id(text: str) -> bool:
 
 
 def _folder() -> str:
-    """The client's cache, as debuginfod-client-config(7) says."""
+    """Return the client's cache folder, by debuginfod-client-config(7)."""
     given = trusted(CACHE)
     if given:
         return given
@@ -76,7 +78,7 @@ def _folder() -> str:
 
 
 def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
-    """The path that the client prints."""
+    """Return the path that the client prints; None if it finds nothing."""
     limits = {"DEBUGINFOD_MAXTIME": str(max(1, int(seconds))), "DEBUGINFOD_MAXSIZE": str(LARGEST)}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(
@@ -93,8 +95,8 @@ def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
 
 
 def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
-    """The first server's that has it, kept in the cache."""
-    # Imported here: few starts need them.
+    """Return the path of the file from the first server that has it, kept in the cache."""
+    # Imported here, as few runs need them.
     import http.client
     import urllib.error
     import urllib.request
@@ -112,7 +114,7 @@ def _by_http(urls: list[str], build_id: str, seconds: float) -> str | None:
 
 
 def _keep(read: Callable[[int], bytes], build_id: str, end: float) -> str | None:
-    """Write what comes to the cache, whole or not at all."""
+    """Write what ``read`` returns to the cache, completely or not at all."""
     folder = os.path.join(_folder(), build_id)
     make_folder(folder)
     path, size = os.path.join(folder, KINDS[0]), 0

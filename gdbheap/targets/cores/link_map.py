@@ -1,14 +1,14 @@
 """The files that a process had mapped, from the dynamic linker's own list: for cores without NT_FILE.
 
 The kernel writes that note since Linux 3.7, and some dumpers and tools leave it out. The auxiliary vector says where
-the program's headers are (AT_PHDR); its dynamic section says where the dynamic linker keeps its list (DT_DEBUG), in
-which each object has its bias, its name and its dynamic section::
+the program's headers are (AT_PHDR). The program's dynamic section says where the dynamic linker keeps its list
+(DT_DEBUG), in which each object has its bias, its name and its dynamic section::
 
     struct r_debug   { int version; struct link_map *map; … }
     struct link_map  { ElfW(Addr) l_addr; char *l_name; ElfW(Dyn) *l_ld; struct link_map *l_next, *l_prev; … }
 
-Source: glibc's elf/link.h, SVR4's. Where the core lacks an object's headers those of its file are taken, if its dynamic
-section lies there; whether the file is the same is decided later, by what is in memory.
+Source: glibc's elf/link.h, SVR4's. If the core lacks an object's headers, those of its file are used if its dynamic
+section lies there. Whether the file is the same is decided later, by the data in memory.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ DYNAMIC_LIMIT = 64 << 10
 PATH_LIMIT = 4 << 10
 
 FindFiles = Callable[[str], Iterator[ElfFile]]
-"""The files on this machine that may be the one that the process saw at a path."""
+"""A function that yields the files on this machine that may be the one that the process saw at a path."""
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """An object: its path, its bias and its program headers, and the file that these come from where it is one."""
+    """An object: its path, its bias and its program headers, and the file from which these come, if any."""
 
     path: str
     bias: int
@@ -50,7 +50,10 @@ class _Loaded:
 
 
 def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: FindFiles) -> list[MappedFile]:
-    """What NT_FILE would say of the program and its libraries, ascending; none where the way to them is cut off."""
+    """Return the entries that NT_FILE would have for the program and its libraries, ascending.
+
+    Empty if the data on the way to them is missing.
+    """
     program = _program(machine, space, auxv, files)
     if program is None:
         return []
@@ -64,7 +67,7 @@ def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: Fi
 
 
 def program_path(space: Space, auxv: dict[int, int]) -> str:
-    """The path by which the program was started; empty where it is not known."""
+    """Return the path by which the program was started; empty if unknown."""
     try:
         return _absolute(space.cstring(auxv[AT_EXECFN], PATH_LIMIT)) if AT_EXECFN in auxv else ""
     except Fault:
@@ -72,7 +75,7 @@ def program_path(space: Space, auxv: dict[int, int]) -> str:
 
 
 def _absolute(raw: bytes) -> str:
-    """A relative path is seen from a folder that nobody knows any more."""
+    """Return the path, with a slash before a relative one, as its working folder is unknown."""
     path = raw.decode("utf-8", "surrogateescape")
     return path if path.startswith("/") or not path else "/" + path.removeprefix("./")
 
@@ -95,7 +98,7 @@ def _program(machine: Machine, space: Space, auxv: dict[int, int], files: FindFi
 
 
 def _program_bias(machine: Machine, segments: list[Segment], address: int) -> int | None:
-    """From where the program headers are themselves: they say so, or they follow the ELF header."""
+    """Return the bias from the address of the program headers: they name it, or they follow the ELF header."""
     own = next((segment.address for segment in segments if segment.type == image.PT_PHDR), None)
     return load_bias(machine, segments, machine.page_down(address)) if own is None else address - own
 
@@ -103,7 +106,7 @@ def _program_bias(machine: Machine, segments: list[Segment], address: int) -> in
 def _libraries(
     machine: Machine, space: Space, auxv: dict[int, int], program: _Loaded, files: FindFiles
 ) -> Iterator[_Loaded]:
-    """The objects in the dynamic linker's list, without the program itself and the kernel's own."""
+    """Yield the objects in the dynamic linker's list, without the program itself and the kernel's own."""
     seen = {program.bias}
     for bias, name, dynamic in _entries(machine, space, program):
         if name and bias not in seen and not _is_kernels(machine, auxv, dynamic):
@@ -119,7 +122,7 @@ def _is_kernels(machine: Machine, auxv: dict[int, int], address: int) -> bool:
 
 
 def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple[int, bytes, int]]:
-    """(bias, name, address of the dynamic section) of each entry, as far as they can be read; a loop ends it."""
+    """Yield (bias, name, address of the dynamic section) of each readable entry; a loop ends it."""
     seen: set[int] = set()
     try:
         at = _first_entry(machine, space, program)
@@ -132,7 +135,11 @@ def _entries(machine: Machine, space: Space, program: _Loaded) -> Iterator[tuple
 
 
 def _name(space: Space, program: _Loaded, address: int) -> bytes:
-    """The name at an address; that of the dynamic linker lies in the program itself, where the core may lack it."""
+    """Return the name at an address.
+
+    The dynamic linker's name lies in the program itself, whose memory the core may lack; then the program's file is
+    read.
+    """
     try:
         return space.cstring(address, PATH_LIMIT) if address else b""
     except Fault:
@@ -141,7 +148,7 @@ def _name(space: Space, program: _Loaded, address: int) -> bytes:
 
 
 def _first_entry(machine: Machine, space: Space, program: _Loaded) -> int:
-    """Raises Fault; 0 for a program without a dynamic linker."""
+    """Return the address of the first entry; 0 for a program without a dynamic linker. Raises Fault."""
     segment = next((segment for segment in program.segments if segment.type == image.PT_DYNAMIC), None)
     if segment is None:
         return 0
@@ -152,7 +159,7 @@ def _first_entry(machine: Machine, space: Space, program: _Loaded) -> int:
 
 
 def _segments(machine: Machine, space: Space, bias: int, dynamic: int, path: str, files: FindFiles) -> list[Segment]:
-    """The program headers in memory, else those of a file whose dynamic section lies where this one's does."""
+    """Return the program headers in memory, else those of a file with its dynamic section at the same address."""
     segments = read_segments(machine, space, bias)
     if segments:
         return segments

@@ -28,12 +28,12 @@ PSARGS_BYTES = 80
 NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_GDB_TDESC = 0xFF000000
-# Each thread has a mapping for its stack, of which Linux allows as many by default.
+# Each thread needs a mapping for its stack, and Linux allows that many mappings by default.
 THREAD_LIMIT, FILE_LIMIT = 1 << 16, 1 << 20
-# What we have for each in the end, and how many notes a thread has.
+# The memory that each takes in the end, and the most notes of a thread.
 THREAD_BYTES, FILE_BYTES = 8 << 10, 1 << 10
 NOTES_OF_THREAD = 16
-# The kernel's longest path with " (deleted)", and more than it has ever had words for.
+# The kernel's longest path with " (deleted)", and more bytes than any auxiliary vector so far.
 PATH_LIMIT, AUXV_LIMIT = 4200, 4 << 10
 
 
@@ -48,8 +48,10 @@ class MappedFile(NamedTuple):
 
 @dataclass
 class CoreNotes:
-    """What the notes say; whatever is missing stays empty. ``is_cut``: there were more threads or files than a process
-    has, or than there is memory for."""
+    """The contents of the notes; missing ones stay empty.
+
+    ``is_cut``: there were more threads or files than a process can have, or than fit into memory.
+    """
 
     threads: list[Thread] = field(default_factory=list)
     files: list[MappedFile] = field(default_factory=list)
@@ -64,8 +66,10 @@ class CoreNotes:
 
 
 def read_notes(machine: Machine, data: bytes, align: int = 4, room: int | None = None) -> CoreNotes:
-    """The notes of the PT_NOTE segment in a core of ``machine``; damaged ones are left out. ``room``: the bytes that
-    may be used for them."""
+    """Return the notes of the PT_NOTE segment in a core of ``machine``, without damaged ones.
+
+    ``room``: the bytes that they may take.
+    """
     found = CoreNotes()
     room = room_for_copy() if room is None else room
     threads, files = min(THREAD_LIMIT, room // THREAD_BYTES), min(FILE_LIMIT, room // FILE_BYTES)
@@ -96,7 +100,7 @@ def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -
         found.pid = _number(machine, data, layout.prpsinfo_pid)
         found.name = data[layout.prpsinfo_name :][: layout.name_size].split(b"\0")[0].decode("utf-8", "replace")
         words = data[layout.prpsinfo_name + layout.name_size :][:PSARGS_BYTES].split(b"\0")[0]
-        # The kernel writes blanks for the zeros between them.
+        # The kernel replaces the zeros between arguments by blanks.
         found.arguments = words.decode("utf-8", "replace").split()
     elif kind == NT_SIGINFO and len(data) >= layout.siginfo_pid + 4:
         places = layout.siginfo_code, layout.siginfo_pid
@@ -106,7 +110,7 @@ def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -
 
 
 def _number(machine: Machine, data: bytes, offset: int, kind: str = "I") -> int:
-    """An int of C, without a sign or (``i``) with one."""
+    """Return a C int, unsigned, or signed for kind ``i``."""
     return int(machine.structure(kind).unpack_from(data, offset)[0])
 
 
@@ -123,7 +127,7 @@ def _thread(machine: Machine, data: bytes) -> Thread:
 
 
 def parse_files(machine: Machine, data: bytes, most: int = FILE_LIMIT) -> tuple[list[MappedFile], bool]:
-    """Return the first ``most`` entries of NT_FILE, ascending, as many as are whole, and whether there are more."""
+    """Return the first ``most`` complete entries of NT_FILE, ascending, and whether there are more."""
     head, entry = machine.structure("PP"), machine.structure("PPP")
     if len(data) < head.size:
         return [], False

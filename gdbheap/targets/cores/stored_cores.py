@@ -1,8 +1,7 @@
-"""Cores that systemd-coredump keeps, asked of ``coredumpctl``: it finds them by what left them, and unpacks them.
+"""Cores that systemd-coredump keeps, read through ``coredumpctl``, which finds and unpacks them.
 
-``coredumpctl dump MATCH`` writes the last core that matches to standard output (coredumpctl(1)): from its journal or
-from /var/lib/systemd/coredump, whatever packed it. MATCH is a process id, a program's name without a slash, or the path
-of one. What it writes becomes a file without a name (``unpacking``).
+``coredumpctl dump MATCH`` writes the last matching core to standard output (coredumpctl(1)), from its journal or a
+file. The output becomes a file without a name (``unpacking``).
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ SAID = 4 << 10
 
 
 def title(match: str) -> str:
-    """What such a core is called in answers: the command that writes it."""
+    """Return the name of such a core in answers: the command that writes it."""
     return f"{TOOL} dump {one_line(match, 200)}"
 
 
 def dump(match: str, progress: Progress | None = None) -> Unpacked:
-    """The last core that ``match`` names. Raises NoTarget where there is none or no coredumpctl, NotPermitted,
-    UsageError, GdbheapError where there is no room."""
+    """Return the last core that matches.
+
+    Raises NoTarget if there is none or no coredumpctl, NotPermitted, UsageError, GdbheapError if there is no room.
+    """
     if not match or match.startswith("-") or "\0" in match:
         raise UsageError("--coredump: give a process id, a program's name or its path")
     tool = find_program(TOOL)
@@ -50,7 +51,7 @@ def _kept(process: subprocess.Popen[bytes], match: str, progress: Progress | Non
         process.wait()
         raise _refusal(match, said)
     found = keep(_pieces(first, process.stdout, progress), title(match), TOOL, judge(title(match)))
-    # What it did not write may be more than the core has.
+    # The tool may have more to write than the core needs, so its output is closed.
     process.stdout.close()
     process.stderr.read(SAID)
     if process.wait() and found.cut is None:
@@ -69,7 +70,7 @@ def _pieces(first: bytes, stream: IO[bytes], progress: Progress | None) -> Itera
 
 
 def _refusal(match: str, said: str) -> NoTarget | NotPermitted:
-    """What it says is shown as it is, its last line: that nothing matches, or that the core itself is gone."""
+    """Return the error with the tool's last line: nothing matches, or the core itself is gone."""
     lines = [line for line in said.splitlines() if line.strip()]
     cause = one_line(lines[-1], 300) if lines else "it says nothing"
     kind = NotPermitted if "ermission denied" in said else NoTarget

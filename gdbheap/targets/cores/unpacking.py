@@ -1,11 +1,9 @@
-"""Cores that were packed: by systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
+"""Packed cores: from systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
 
-They are unpacked as a stream into a file without a name, which is gone with the process that made it, whatever ends it.
-Runs of zeros become holes of that file, so that it takes no more room than the core did; they are not those that the
-kernel left, and tell nothing of which pages were resident. Memory is bounded whatever a packed file says of itself.
-
-What comes is judged while it comes: by its header as soon as that is there, and nothing is written behind the end that
-its program headers give.
+They are unpacked as a stream into a file without a name, which disappears when its process ends in any way. Runs of
+zeros become holes of that file, so it takes no more room than the core did. These are not the kernel's holes, and show
+nothing about residency. Memory is bounded whatever a packed file claims. The data is checked while it is read: its
+header as soon as it is complete, and nothing is written after the end that its program headers give.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ HOLE = 4 << 10
 XZ_MEMORY = 256 << 20
 CHECKED_EVERY = 64 << 20
 MEGA = 1 << 20
-# Program headers follow the header of a core, whoever writes it; there are at most 2**20.
+# Program headers follow the header of every core; there are at most 2**20.
 MAX_TABLE_END = 64 << 20
-# Behind the segments: section headers, and their names, of which nothing says the size.
+# Room after the segments for section headers and their names, whose size is unknown.
 SECTIONS = 1 << 20
 FOLDERS = ("/var/tmp", "/tmp")
 ZEROS = bytes(HOLE)
@@ -48,17 +46,20 @@ MAGIC_SIZE = 6
 DAMAGED = (ValueError, zlib.error, lzma.LZMAError, OSError, EOFError)
 
 Progress = Callable[[int, int], object]
-"""Called with the bytes of the packed file that were read, and how many it has (0: nobody knows)."""
+"""Called with the number of bytes read from the packed file, and its size (0: unknown)."""
 
 Judge = Callable[[bytes], object]
-"""Called with the first image.HEADER_SIZE bytes of a core, fewer where it has no more; raises what a core's reader
-raises."""
+"""Called with the first image.HEADER_SIZE bytes of a core, or fewer if it has no more. Raises the errors of a core's
+reader."""
 
 
 @dataclass
 class Unpacked:
-    """The core, in a file without a name. ``cut``: why the end of it is missing, None where nothing is; ``modified``:
-    when the packed file was written last, in seconds since 1970, None where that is not known."""
+    """The core, in a file without a name.
+
+    ``cut``: why its end is missing, None if it is complete. ``modified``: when the packed file was last written, in
+    seconds since 1970, None if unknown.
+    """
 
     stream: BinaryIO
     cut: str | None
@@ -66,13 +67,13 @@ class Unpacked:
 
 
 def packed_by(start: bytes) -> str | None:
-    """What packed a file that begins like this; None for nothing that is known."""
+    """Return the name of the format of a file that begins like this; None for an unknown one."""
     named = {**NATIVE, **{magic: name for magic, (name, _make) in DECODERS.items()}}
     return next((name for magic, name in named.items() if start.startswith(magic)), None)
 
 
 def beginning(stream: BinaryIO, size: int) -> bytes:
-    """At most ``size`` bytes of the core in a packed file, none where it is damaged."""
+    """Return at most ``size`` bytes of the core in a packed file; empty if it is damaged."""
     start = _start(stream)
     stream.seek(0)
     with suppress(*DAMAGED):
@@ -82,8 +83,10 @@ def beginning(stream: BinaryIO, size: int) -> bytes:
 
 
 def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None = None) -> Unpacked:
-    """The core in a packed file. Raises what ``judge`` raises, NoTarget where nothing can be unpacked, GdbheapError
-    where there is no room."""
+    """Return the core in a packed file.
+
+    Raises what ``judge`` raises, NoTarget if nothing can be unpacked, GdbheapError if there is no room.
+    """
     size = os.fstat(stream.fileno()).st_size
     start = _start(stream)
     stream.seek(0)
@@ -91,7 +94,7 @@ def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None 
 
 
 def _pieces_of(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """(bytes of the core, how far the file was read) one after the other; ends in one of DAMAGED where it must."""
+    """Yield (bytes of the core, position in the packed file). Damage ends it with one of DAMAGED."""
     kind = packed_by(start)
     return _native_pieces(stream, kind) if kind in NATIVE.values() else _pieces(stream, start)
 
@@ -109,9 +112,10 @@ def _start(stream: BinaryIO) -> bytes:
 
 
 def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
-    """Write what comes into a file without a name. ``pieces`` may end in one of DAMAGED, after what could be had.
+    """Write the pieces into a file without a name. ``pieces`` may end with one of DAMAGED after the readable ones.
 
-    Raises what ``judge`` raises, NoTarget where nothing came, GdbheapError where there is no room."""
+    Raises what ``judge`` raises, NoTarget if nothing came, GdbheapError if there is no room.
+    """
     kept = _Kept(name)
     try:
         cut = _keep_all(kept, pieces, what, judge)
@@ -124,7 +128,7 @@ def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacke
 
 
 def _keep_all(kept: _Kept, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
-    """Write up to the end of the core; why that was not reached, if so."""
+    """Write up to the end of the core. Return why the end was not reached; None if it was."""
     end: int | None = None
     start = b""
     while True:
@@ -154,7 +158,7 @@ def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, 
 
 
 def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Of the formats that Python's library reads; packed streams may follow one another."""
+    """Yield the pieces of formats that Python's library reads; several packed streams may follow each other."""
     make = next(make for magic, (_name, make) in DECODERS.items() if start.startswith(magic))
     decoder, portions = make(), _Portions(stream)
     while True:
@@ -168,15 +172,17 @@ def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
             raise EOFError("it ends in the middle")
         piece, unused = _decoded(decoder, packed)
         if not decoder.eof:
-            # At the end zlib's has what is behind it in both.
+            # At the end zlib's decoder has the bytes after the stream in both attributes.
             portions.put_back(unused)
         if piece:
             yield piece, stream.tell()
 
 
 class _Portions:
-    """The bytes of a packed file, few at the beginning of a stream: a decoder copies what is behind its end, again and
-    again where many small streams follow one another."""
+    """The bytes of a packed file in portions, small ones at the beginning of a stream.
+
+    A decoder copies the bytes after its end, again and again if many small streams follow each other.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -184,7 +190,7 @@ class _Portions:
         self._at, self._size = 0, FIRST
 
     def take(self) -> bytes:
-        """Return the next bytes, none at the end."""
+        """Return the next bytes; empty at the end."""
         self._fill()
         portion = self._bytes[self._at : self._at + self._size]
         self._at += len(portion)
@@ -192,11 +198,11 @@ class _Portions:
         return portion
 
     def put_back(self, unused: bytes) -> None:
-        """Have the last bytes that were taken come again."""
+        """Return these bytes, the last that were taken, to the input."""
         self._at -= len(unused)
 
     def has_stream(self) -> bool:
-        """Return whether another stream begins here; zeros fill up a block of a tape, or the end."""
+        """Return whether another stream begins here. Zeros pad a tape's block, or the end."""
         self._fill()
         self._size = FIRST
         is_padded = self._bytes.startswith(b"\0", self._at)
@@ -208,18 +214,18 @@ class _Portions:
 
 
 def _has_more(decoder: Any) -> bool:
-    """Whether a decoder holds input that it has not used yet; zlib's gives it back instead."""
+    """Return whether a decoder holds unused input; zlib's gives it back instead."""
     return not getattr(decoder, "needs_input", True)
 
 
 def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
-    """(what came out, what is to be put in again)."""
+    """Return (decoded bytes, input to decode again)."""
     piece = decoder.decompress(packed, PIECE)
     return piece, getattr(decoder, "unconsumed_tail", b"")
 
 
 class _Kept:
-    """A sparse file without a name, on the file system with room."""
+    """A sparse file without a name, on the file system with the most room."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -228,7 +234,7 @@ class _Kept:
         self._checked = -CHECKED_EVERY
 
     def write(self, piece: bytes) -> None:
-        """Write at the end; what is zero becomes a hole. Raises GdbheapError where there is no room."""
+        """Write at the end, with blocks of zeros as holes. Raises GdbheapError if there is no room."""
         try:
             if self.size - self._checked >= CHECKED_EVERY:
                 self._check_room()
@@ -239,7 +245,7 @@ class _Kept:
         self.size += len(piece)
 
     def finish(self) -> BinaryIO:
-        """The file, as long as what was written."""
+        """Return the file, extended to the length that was written."""
         try:
             os.ftruncate(self.stream.fileno(), self.size)
         except OSError as error:
@@ -247,14 +253,16 @@ class _Kept:
         return self.stream
 
     def end_of_core(self) -> int | None:
-        """Where the core ends as its program headers say, None as long as these are not there or not told. Raises
-        NoTarget where they are further away than any."""
+        """Return the end of the core by its program headers; None until these are complete, or if there is no header.
+
+        Raises NoTarget if they lie further away than any real ones.
+        """
         header = image.parse_header(self._at(0, image.HEADER_SIZE))
         if header is None:
             return None
         sections = header.shoff + max(1, header.shnum) * image.SECTION_SIZE
         if header.phnum == image.PN_XNUM:
-            # Their number is in the section header, which the kernel writes last.
+            # Their number is in a section header, which the kernel writes last.
             return sections + SECTIONS
         table_end = header.phoff + header.phnum * image.SEGMENT_SIZE
         if table_end > MAX_TABLE_END:
@@ -266,7 +274,7 @@ class _Kept:
         return max([table_end, sections, *ends]) + SECTIONS
 
     def _at(self, offset: int, size: int) -> bytes:
-        """Return the bytes that were written there; a hole at the end has zeros."""
+        """Return the bytes that were written there, with zeros for a hole at the end."""
         size = max(0, min(size, self.size - offset))
         return os.pread(self.stream.fileno(), size, offset).ljust(size, b"\0")
 
@@ -282,7 +290,7 @@ class _Kept:
 
 
 def _filled(piece: bytes) -> Iterator[tuple[int, int]]:
-    """(start, end) of the parts of a piece that are not blocks of zeros."""
+    """Yield (start, end) of the parts of a piece that are not blocks of zeros."""
     begun: int | None = None
     for start in range(0, len(piece), HOLE):
         if piece.startswith(ZEROS, start):
@@ -296,7 +304,7 @@ def _filled(piece: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _open_nameless() -> tuple[str, BinaryIO]:
-    """A folder, and a new file in it that has no name. Raises GdbheapError."""
+    """Return a folder, and a new file in it without a name. Raises GdbheapError."""
     chosen = trusted("TMPDIR")
     folders: Sequence[str] = [chosen] if chosen else sorted(FOLDERS, key=_room, reverse=True)
     cause = "none of them can be written"

@@ -1,10 +1,10 @@
-"""Apache Arrow's tables and arrays, as pyarrow's objects lead to them.
+"""Read Apache Arrow's tables and arrays from pyarrow's objects.
 
-The C++ classes have no published layout. Which class an object is its vtable says (also in stripped libraries), and
-what a ``std::shared_ptr`` owns the name of its counts says, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray, …>``:
-an object is believed only where one of the two names it. The fields behind are those of arrow/array/data.h,
-chunked_array.h, table.cc, buffer.h and type.h, nearly the same in pyarrow 6 to 26. ``std::string`` has two forms:
-pyarrow's wheels of older releases have the one of GCC 4, whose length lies before its text.
+The C++ classes have no published layout. The class of an object is known by its vtable (also in stripped libraries);
+what a ``std::shared_ptr`` owns is known by the name of its counts, ``std::_Sp_counted_ptr_inplace<arrow::ChunkedArray,
+…>``. An object is believed only if one of the two names it. The fields after that are those of arrow/array/data.h,
+chunked_array.h, table.cc, buffer.h and type.h, nearly the same in pyarrow 6 to 26. ``std::string`` has two forms: older
+wheels of pyarrow have the one of GCC 4, whose length lies before its text.
 
 Bytes are counted as ``nbytes`` counts them (arrow/util/byte_size.cc, ReferencedBufferSize): what the items of an array
 refer to, not whole buffers. pyarrow 6 and older count 4 bytes more for each chunk of text.
@@ -33,20 +33,20 @@ from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
 from gdbheap.errors import Fault
 
-# What is an array in itself, and what has columns; the more special first.
-# Of the types whose objects may lead to values.
+# The types whose objects may have values, the more special ones first.
 MODULE = "pyarrow."
 KINDS = {f"{MODULE}{name}": name for name in (TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY)}
 COUNTED = "std::_Sp_counted"
-# From the object's first byte, in words: Table, RecordBatch, ChunkedArray, Array, ArrayData, Buffer, Schema, Field.
+# Offsets in words from the object's first byte: Table, RecordBatch, ChunkedArray, Array, ArrayData, Buffer, Schema,
+# Field.
 SCHEMA, ROWS, COLUMNS = 1, 3, 4
-# Of a ChunkedArray the type and the length: up to pyarrow 6 the length came first.
+# The type and the length of a ChunkedArray: up to pyarrow 6 the length came first.
 CHUNKS, CHUNKED = 0, ((3, 5), (5, 3))
 ARRAY_DATA = 1
 DATA_TYPE, LENGTH, OFFSET, BUFFERS, CHILDREN, DICTIONARY = 0, 2, 4, 5, 8, 11
 BUFFER_DATA, BUFFER_SIZE = 2, 3
 SCHEMA_FIELDS, FIELD_NAME, FIELD_TYPES = 3, 3, (7, 4)
-# DataType: itself (since pyarrow 7), id and children, then what the types with parameters have.
+# DataType: a pointer to itself (since pyarrow 7), id and children, then the parameters of types that have some.
 ITSELF, TYPE_CHILDREN, PARAMETER = 3, 6, 9
 BEFORE_ITSELF = -2
 COW_LENGTH = 3
@@ -55,12 +55,12 @@ MAX_COLUMNS = 1 << 16
 MAX_CHUNKS = 1 << 17
 MAX_PIECES = 1 << 19
 MAX_DEPTH = 16
-# So many pointers, or characters, that are read together cost as much as one piece.
+# Reading this many pointers, or characters, at once costs as much as one piece.
 TOGETHER = 16
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
 UNITS = ("s", "ms", "us", "ns")
-# Of types without parameters: the name that pyarrow shows, and the bits of an item.
+# Types without parameters: the name that pyarrow shows, and the bits of an item.
 PLAIN = {
     "BooleanType": ("bool", 1), "Int8Type": ("int8", 8), "UInt8Type": ("uint8", 8), "Int16Type": ("int16", 16),
     "UInt16Type": ("uint16", 16), "Int32Type": ("int32", 32), "UInt32Type": ("uint32", 32),
@@ -69,14 +69,14 @@ PLAIN = {
     "Date64Type": ("date64[ms]", 64), "MonthIntervalType": ("month_interval", 32),
     "DayTimeIntervalType": ("day_time_interval", 64), "MonthDayNanoIntervalType": ("month_day_nano_interval", 128),
 }  # fmt: skip
-# With a unit of time; with precision and scale; with offsets of so many bytes.
+# Types with a unit of time; with precision and scale; with offsets of a number of bytes.
 TIMED = {"TimestampType": ("timestamp", 64), "Time32Type": ("time32", 32), "Time64Type": ("time64", 64),
          "DurationType": ("duration", 64)}  # fmt: skip
 DECIMAL = {"Decimal32Type": 32, "Decimal64Type": 64, "Decimal128Type": 128, "Decimal256Type": 256}
 BINARY = {"StringType": ("string", 4), "BinaryType": ("binary", 4), "LargeStringType": ("large_string", 8),
           "LargeBinaryType": ("large_binary", 8)}  # fmt: skip
 LISTS = {"ListType": ("list", 4), "MapType": ("map", 4), "LargeListType": ("large_list", 8)}
-# What Arrow itself names the values of lists.
+# The names that Arrow itself gives to the values of lists.
 OF_LISTS = ("item", "element")
 TEXTS = ("string", "large_string")
 BITS = 8
@@ -84,7 +84,7 @@ BITS = 8
 
 @dataclass(frozen=True)
 class _Data:
-    """An ArrayData: its type's class and address, its first item and how many there are, and what it leads to."""
+    """An ArrayData: its type's class and address, its first item and number of items, its buffers and its children."""
 
     kind: str
     type: int
@@ -96,7 +96,7 @@ class _Data:
 
 
 class Arrow:
-    """Reads Arrow's objects; so many pieces of arrays and fields of types in all, then NotBelieved is raised."""
+    """Reads Arrow's objects. Raises NotBelieved after MAX_PIECES pieces of arrays and fields of types in all."""
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -108,7 +108,7 @@ class Arrow:
         self._types: dict[int, str] = {}
 
     def frame(self, address: int) -> Frame:
-        """A Table, a RecordBatch, a ChunkedArray or an Array. Raises Fault, NotBelieved."""
+        """Return a Table, a RecordBatch, a ChunkedArray or an Array. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         what = next((name for kind, name in KINDS.items() if kind in kinds), None)
         if what is None:
@@ -121,7 +121,7 @@ class Arrow:
         return Frame(what, name, address, None, (values.length,), values.dtype, [Column(what, None, values)])
 
     def values(self, address: int) -> Values:
-        """What a ChunkedArray or an Array holds. Raises Fault, NotBelieved."""
+        """Return the values of a ChunkedArray or an Array. Raises Fault, NotBelieved."""
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
             return self._chunked(found)
@@ -130,7 +130,7 @@ class Arrow:
         return self._of_data([self._at(found, ARRAY_DATA)])
 
     def texts(self, address: int, most: int) -> list[str]:
-        """The first items of a ChunkedArray or an Array of strings. Raises Fault, NotBelieved."""
+        """Return the first ``most`` items of a ChunkedArray or an Array of strings. Raises Fault, NotBelieved."""
         found, counts = self._owned(address)
         if "arrow::ChunkedArray" in counts:
             pieces = [self._at(array, ARRAY_DATA) for array in self._pointers(found, CHUNKS, MAX_CHUNKS)]
@@ -142,18 +142,19 @@ class Arrow:
         return texts
 
     def type_text(self, address: int) -> str:
-        """What pyarrow's DataType at ``address`` is. Raises Fault, NotBelieved."""
+        """Return the text of pyarrow's DataType at ``address``. Raises Fault, NotBelieved."""
         return self._type_text(self._owned(address)[0])
 
     def _spend(self, pieces: int = 1) -> None:
-        """So many more pieces of an array, or fields of a type."""
+        """Count more pieces of an array, or fields of a type. Raises NotBelieved if there are too many."""
         self._left -= pieces
         if self._left < 0:
             raise NotBelieved
 
     def _owned(self, address: int) -> tuple[int, str]:
-        """What the object's ``shared_ptr`` points to, as the plain pointer behind it does, and the name of its
-        counts."""
+        """Return what the object's ``shared_ptr`` points to, and the name of its counts.
+
+        A plain pointer with the same value lies after the ``shared_ptr``."""
         words = self._fields.raw(address)
         for pointer, counts, again in zip(words, words[1:], words[2:]):
             if pointer and pointer == again and self._classes.name(counts).startswith(COUNTED):
@@ -164,7 +165,7 @@ class Arrow:
         return self._memory.word(address + place * self._word)
 
     def _pointers(self, address: int, place: int, most: int) -> list[int]:
-        """The pointers in a std::vector of shared_ptr, without those to their counts."""
+        """Return the pointers in a std::vector of shared_ptr, without the pointers to their counts."""
         first, last = self._at(address, place), self._at(address, place + 1)
         count, rest = divmod(last - first, 2 * self._word)
         if rest or not 0 <= count <= most:
@@ -200,7 +201,7 @@ class Arrow:
         return [self._shown(self._field(field)[0]) for field in fields]
 
     def _field(self, address: int) -> tuple[str, int]:
-        """Its name and its type: behind a std::string of four words, or of one."""
+        """Return a field's name and type. The type comes after a std::string of four words, or of one."""
         self._spend()
         if self._classes.name(address) != "arrow::Field":
             raise NotBelieved
@@ -211,11 +212,12 @@ class Arrow:
         raise NotBelieved
 
     def _shown(self, name: str) -> str:
-        """A label is data, as values are."""
+        """Return a label as it may be shown: a label is data, as values are."""
         return self._fields.repr.disclosure.text(name)
 
     def _string(self, address: int, is_long: bool) -> str:
-        """A std::string: a pointer and a length, or a pointer behind three words, the first of them the length."""
+        """Return a std::string: a pointer and a length or, in the other form, a pointer to the text, which comes after
+        three words, the first of which is the length."""
         start = self._memory.word(address)
         length = self._memory.word(address + self._word if is_long else start - COW_LENGTH * self._word)
         if length > MAX_NAME:
@@ -231,7 +233,7 @@ class Arrow:
         return name.startswith("arrow::") and name.endswith("Type")
 
     def _chunked(self, address: int) -> Values:
-        """The chunks' types are the whole's, and their lengths add up to it."""
+        """Return the values of a ChunkedArray; its length must be the sum of its chunks' lengths."""
         chunks = self._pointers(address, CHUNKS, MAX_CHUNKS)
         places = next((both for both in CHUNKED if self._is_type(self._at(address, both[0]))), None)
         if places is None:
@@ -258,7 +260,7 @@ class Arrow:
         return Values(text, length, size if known else None, tuple(pieces))
 
     def _data(self, address: int) -> _Data:
-        """Its type is one, each buffer is a buffer whose bytes can be where it says."""
+        """Return an ArrayData: its type must be one, and the bytes of each buffer must be able to lie where it says."""
         self._spend()
         words = self._fields.words(address, DICTIONARY + 1)
         kind = self._classes.name(words[DATA_TYPE])
@@ -270,7 +272,7 @@ class Arrow:
         return _Data(kind.rpartition("::")[2], words[DATA_TYPE], offset, length, buffers, children, words[DICTIONARY])
 
     def _buffer(self, address: int) -> tuple[int, int] | None:
-        """Where its bytes lie, and how many there are."""
+        """Return where a buffer's bytes lie, and how many there are; None for no buffer."""
         if not address:
             return None
         if "Buffer" not in self._classes.name(address):
@@ -281,7 +283,8 @@ class Arrow:
         return start, size
 
     def _ranges_of(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """What the items from ``offset`` on refer to, as (first byte, bytes); None where that is not known."""
+        """Yield (first byte, bytes) of what the items from ``offset`` on refer to; the first byte is None if
+        unknown."""
         if depth > MAX_DEPTH:
             raise NotBelieved
         if data.buffers and data.buffers[0] is not None:
@@ -305,7 +308,7 @@ class Arrow:
             yield None, 0
 
     def _variable(self, data: _Data, offset: int, length: int, depth: int) -> Iterator[tuple[int | None, int]]:
-        """Offsets, and what they lead to: bytes, or items of the child."""
+        """Yield the offsets, and what they refer to: bytes, or items of the child."""
         size = {**BINARY, **LISTS}[data.kind][1]
         yield _part(data, 1, offset * size, length * size)
         first, last = self._offsets(data, size, offset, length) if length else (0, 0)
@@ -318,7 +321,7 @@ class Arrow:
             yield from self._ranges_of(child, child.offset + first, last - first, depth + 1)
 
     def _offsets(self, data: _Data, size: int, offset: int, length: int) -> tuple[int, int]:
-        """The first and the last of the offsets."""
+        """Return the first and the last of the offsets."""
         start, _size = _part(data, 1, offset * size, (length + 1) * size)
         ends = (start, start + length * size)
         first, last = (int.from_bytes(self._memory.read(at, size), "little", signed=True) for at in ends)
@@ -336,16 +339,17 @@ class Arrow:
             yield self._memory.read(start, count).decode("utf-8", "replace") if count else ""
 
     def _parameter(self, kind: int) -> int:
-        """The first number behind what all types have: a unit, a width, a number of items."""
+        """Return the first number after the fields that all types have: a unit, a width, or a number of items."""
         return self._memory.u32(self._after(kind, PARAMETER))
 
     def _after(self, kind: int, place: int) -> int:
-        """Where a type has a field: before it had a pointer to itself (``enable_shared_from_this``) two words less."""
+        """Return the address of a type's field. Two words less before types had a pointer to themselves
+        (``enable_shared_from_this``)."""
         known = self._at(kind, ITSELF) == kind
         return kind + (place if known else place + BEFORE_ITSELF) * self._word
 
     def _bits(self, data: _Data) -> int | None:
-        """Of an item with a fixed width."""
+        """Return the bits of an item of fixed width; None for other types."""
         return self._width(data.kind, data.type)
 
     def _width(self, name: str, kind: int) -> int | None:
@@ -363,8 +367,9 @@ class Arrow:
         return None
 
     def _type_text(self, kind: int, depth: int = 0) -> str:
-        """A type as pyarrow shows it; a class that is not known by its name. Each is read once: forged types may have
-        the same type in several places."""
+        """Return a type as pyarrow shows it; a class that is not known by its name.
+
+        Each type is read once: forged types may have the same type in several places."""
         if kind not in self._types:
             self._types[kind] = self._read_type_text(kind, depth)
         text = self._types[kind]
@@ -401,7 +406,7 @@ class Arrow:
         return f"{TIMED[name][0]}[{UNITS[unit]}{f', tz={zone}' if zone else ''}]"
 
     def _zone(self, kind: int) -> str:
-        """Of which form the string is, its own words say: the text of a short one lies in them."""
+        """Return a time zone. The string's own words show its form: the text of a short string lies in them."""
         at = self._after(kind, PARAMETER + 1)
         for is_long in (False, True):
             try:
@@ -428,7 +433,7 @@ class Arrow:
 
 
 def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
-    """Bytes of one of the buffers, which must have them."""
+    """Return [address, bytes] of a part of one of the buffers, which must contain it."""
     buffer = data.buffers[number] if number < len(data.buffers) else None
     if buffer is None:
         if size:
@@ -440,5 +445,5 @@ def _part(data: _Data, number: int, start: int, size: int) -> tuple[int, int]:
 
 
 def _covering(offset: int, length: int) -> int:
-    """The bytes of which the bits from ``offset`` on are part (arrow/util/bit_util.h, CoveringBytes)."""
+    """Return the number of bytes that contain the bits from ``offset`` on (arrow/util/bit_util.h, CoveringBytes)."""
     return (offset + length + BITS - 1) // BITS - offset // BITS if length else 0

@@ -1,4 +1,4 @@
-"""What is known of arrays and of tables with columns, whichever library made them: plain records."""
+"""Records of arrays, and of tables with columns, whichever library made them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 
 from gdbheap.targets.ranges import Ranges
 
-# What a row is about: a table (with columns), something with one column, or one array.
+# What a row describes: a table (with columns), something with one column, or one array.
 DATAFRAME, SERIES, INDEX, COLUMN = "DataFrame", "Series", "Index", "column"
 TABLE, RECORD_BATCH, CHUNKED_ARRAY, ARROW_ARRAY = "Table", "RecordBatch", "ChunkedArray", "Array"
 NDARRAY, TENSOR = "ndarray", "Tensor"
 
-# Whether all bytes from an address on can be a buffer's: in one used block, or in memory that may be read.
+# Whether all bytes from an address on can be a buffer: they lie in one used block, or in readable memory.
 Fits = Callable[[int, int], bool]
 
 
 class NotBelieved(Exception):
-    """What an object says of itself cannot be."""
+    """The object's fields have impossible values."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """``count`` items of ``size`` bytes, each ``stride`` bytes after the one before (which may be less than 0)."""
+    """``count`` items of ``size`` bytes, each ``stride`` bytes after the one before; ``stride`` may be negative."""
 
     start: int
     count: int
@@ -31,7 +31,7 @@ class Piece:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first byte, and the one after the last; both the same where there is no item."""
+        """The first byte, and the one after the last; the two are equal if there is no item."""
         if not self.count:
             return self.start, self.start
         ends = (self.start, self.start + self.stride * (self.count - 1))
@@ -45,14 +45,16 @@ class Piece:
 
 
 def run(start: int, size: int) -> Piece:
-    """The piece that is a run of bytes."""
+    """Return the piece that is a run of bytes."""
     return Piece(start, 1, size, size)
 
 
 @dataclass(frozen=True)
 class Values:
-    """The values of one column. ``bytes`` as its library counts them (``nbytes``), None where that is not known;
-    ``pieces``: where they lie; ``objects``: those of them that are pointers to Python's objects."""
+    """The values of one column.
+
+    ``bytes``: as its library counts them (``nbytes``), or None if unknown. ``pieces``: where the values lie.
+    ``objects``: the pieces that are pointers to Python objects."""
 
     dtype: str
     length: int
@@ -63,8 +65,10 @@ class Values:
 
 @dataclass(frozen=True)
 class Column:
-    """A column, or the index of a table. ``name``: its label as text, None where it has none or it is not known;
-    ``bytes`` as in ``DataFrame.memory_usage()`` and ``ChunkedArray.nbytes``."""
+    """A column, or the index of a table.
+
+    ``name``: its label as text, or None if it has none or it is unknown. ``bytes`` of its values are as in
+    ``DataFrame.memory_usage()`` and ``ChunkedArray.nbytes``."""
 
     what: str
     name: str | None
@@ -73,10 +77,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Frame:
-    """An array, or a table with its columns. ``address``: the Python object's; ``type`` its type's name; ``base``: of
-    an array the object whose memory it shows, 0 where it is its own. Of a tensor: ``device`` as str() has it,
-    ``nbytes`` of its own items, whether they lie behind one another, and ``storage``, the address of what has its
-    bytes, 0 where that is not known."""
+    """An array, or a table with its columns.
+
+    ``address``: the Python object; ``type``: its type's name. ``base``: for an array, the object whose memory it shows,
+    0 if the memory is its own. For a tensor: ``device`` as str() shows it, ``nbytes`` of its own items,
+    ``is_contiguous`` whether its items are adjacent, and ``storage``, the address of the object that has its bytes, 0
+    if unknown."""
 
     what: str
     type: str
@@ -93,12 +99,12 @@ class Frame:
 
     @property
     def bytes(self) -> int | None:
-        """Of all columns together; None where one is not known."""
+        """The bytes of all columns together; None if those of one are unknown."""
         sizes = [column.values.bytes for column in self.columns]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
     def spans(self) -> Ranges:
-        """Where its values lie, ascending; they may overlap."""
+        """The address ranges of its values, ascending; they may overlap."""
         spans = {piece.span for column in self.columns for piece in column.values.pieces}
         return sorted(span for span in spans if span[0] < span[1])

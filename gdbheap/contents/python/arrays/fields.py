@@ -1,6 +1,7 @@
-"""The parts of objects whose classes are known by name, wherever a release of their library keeps them: an attribute in
-a dict or a slot, or a field of a Cython class, which has no name in memory and is told by the class of what it
-holds."""
+"""Read the parts of objects whose classes are known by name, wherever a release of their library keeps them.
+
+A part is an attribute in a dict or a slot, or a field of a Cython class. Such a field has no name in memory; it is
+recognised by the class of what it holds."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ SINGLES = ("float", "NoneType")
 
 
 class Fields:
-    """Reads objects of one target. Every method raises Fault where memory is absent, NotBelieved where what is there
-    cannot be."""
+    """Reads objects of one target. Every method raises Fault where memory is absent, NotBelieved for impossible
+    values."""
 
     def __init__(self, objects: Objects) -> None:
         self.space = objects.target.space
@@ -52,16 +53,18 @@ class Fields:
         self._kinds: dict[int, frozenset[str]] = {}
 
     def type_of(self, address: int) -> int:
-        """The address of an object's type."""
+        """Return the address of an object's type."""
         return self.memory.word(address + self.release.at(OB_TYPE))
 
     def type_name(self, address: int) -> str:
-        """The name of an object's type."""
+        """Return the name of an object's type."""
         return self.names.name(self.type_of(address))
 
     def kinds(self, kind: int) -> frozenset[str]:
-        """Of the type at ``kind`` and its bases the package and the name (``pandas.DataFrame``), whatever modules lie
-        between, which releases have moved; none where no type is there."""
+        """Return package and name (``pandas.DataFrame``) of the type at ``kind`` and of its bases.
+
+        The modules in between are left out: releases have moved classes. The set is empty if there is no type at
+        ``kind``."""
         found = self._kinds.get(kind)
         if found is None:
             if len(self._kinds) > MAX_KINDS:
@@ -70,7 +73,7 @@ class Fields:
         return found
 
     def _read_kinds(self, kind: int) -> Iterator[str]:
-        """A type is the first of its own bases (``tp_mro``), and its type is a type."""
+        """Yield the kinds of a type. A type's type is a type, and the first entry of its ``tp_mro`` is itself."""
         try:
             if not self.names.flags(self.type_of(kind)) & FLAG_TYPE:
                 return
@@ -84,14 +87,14 @@ class Fields:
             yield f"{first}.{last.rpartition('.')[2]}" if last else first
 
     def kinds_of(self, address: int) -> frozenset[str]:
-        """The same of an object's type; none where no object is there."""
+        """Return the ``kinds`` of an object's type; empty if there is no object."""
         try:
             return self.kinds(self.type_of(address))
         except (Fault, OverflowError):
             return frozenset()
 
     def items(self, address: int, most: int = MAX_ITEMS) -> list[int]:
-        """The items of a list or a tuple, of which there may be ``most``."""
+        """Return the items of a list or a tuple of at most ``most`` items."""
         flags = self.names.flags(self.type_of(address))
         if not flags & (FLAG_LIST | FLAG_TUPLE):
             raise NotBelieved
@@ -104,12 +107,12 @@ class Fields:
         return self.words(start, count)
 
     def words(self, start: int, count: int) -> list[int]:
-        """Words behind one another."""
+        """Return ``count`` adjacent words."""
         raw = self.memory.read(start, count * self.memory.machine.word) if count else b""
         return list(self.memory.machine.words_of(raw))
 
     def attributes(self, address: int) -> dict[str, int]:
-        """The attributes in the object's dict and slots, by name."""
+        """Return the attributes in the object's dict and slots, by name."""
         try:
             found = self._attributes.of(self.memory, address, self.type_of(address))
             return dict(islice(found, MAX_ATTRIBUTES))
@@ -117,20 +120,20 @@ class Fields:
             raise NotBelieved from error
 
     def raw(self, address: int) -> list[int]:
-        """The words of an object behind its head, those that its type says all its instances have."""
+        """Return the words of an object after its header, as far as its type says that all its instances have them."""
         head, word = self.release.at(OBJECT_HEAD), self.memory.machine.word
         size = self.memory.word(self.type_of(address) + self.release.at(TP_BASICSIZE))
         return self.words(address + head, min(max(size - head, 0) // word, MAX_FIELDS))
 
     def held(self, address: int, *kinds: str) -> list[int]:
-        """The fields of the object, and after them its attributes, that are objects of one of these kinds."""
+        """Return the fields of the object, and after them its attributes, that are objects of one of these kinds."""
         wanted = frozenset(kinds)
         found = [word for word in self.raw(address) if word and wanted & self.kinds_of(word)]
         found += [value for value in self.attributes(address).values() if wanted & self.kinds_of(value)]
         return list(dict.fromkeys(found))
 
     def attribute(self, address: int, *names: str) -> int:
-        """The first of these attributes that is set."""
+        """Return the first of these attributes that is set. Raises NotBelieved if none is."""
         found = self.attributes(address)
         for name in names:
             if name in found:
@@ -138,7 +141,7 @@ class Fields:
         raise NotBelieved
 
     def number(self, address: int) -> int:
-        """The value of an int."""
+        """Return the value of an int."""
         if not self.names.flags(self.type_of(address)) & FLAG_INT:
             raise NotBelieved
         try:
@@ -147,18 +150,18 @@ class Fields:
             raise NotBelieved from error
 
     def text(self, address: int, limit: int = 200) -> str:
-        """The value of a str."""
+        """Return the value of a str, up to ``limit`` characters."""
         found = read_str(self.memory, self.release, address, limit)
         if found is None or not self.is_str(address):
             raise NotBelieved
         return found
 
     def is_str(self, address: int) -> bool:
-        """Whether it is a str."""
+        """Return whether the object is a str."""
         return bool(self.names.flags(self.type_of(address)) & FLAG_UNICODE)
 
     def size(self, address: int) -> int | None:
-        """What sys.getsizeof() says of a str, an int, a float or None; None of other objects."""
+        """Return the sys.getsizeof() of a str, an int, a float or None; None for other objects."""
         kind = self.type_of(address)
         flags = self.names.flags(kind)
         if flags & FLAG_UNICODE:
@@ -170,7 +173,7 @@ class Fields:
         return None
 
     def _str_size(self, address: int) -> int | None:
-        """PEP 393: characters and a zero after the header, and the UTF-8 that it may keep beside them."""
+        """Return the size of a str: header, characters and a zero (PEP 393), and the UTF-8 that it may also keep."""
         release = self.release
         if release.get("unicode_state") is None or self.names.name(self.type_of(address)) != "str":
             return None
@@ -187,7 +190,8 @@ class Fields:
         return release["sizeof_compact"] + (length + 1) * width + kept
 
     def _int_size(self, address: int) -> int:
-        """Digits of four bytes; since 3.11 ``int.__sizeof__()`` counts one of 0 too (Objects/longobject.c)."""
+        """Return the size of an int: digits of four bytes. Since 3.11 ``int.__sizeof__()`` counts a digit for 0 too
+        (Objects/longobject.c)."""
         word = signed_word(self.memory, address + self.release.at(OB_SIZE))
         count = abs(word) if self.release.get("lv_tag") is None else word >> 3
         count = max(count, 1) if (self.release.major, self.release.minor) >= ZERO_HAS_A_DIGIT else count

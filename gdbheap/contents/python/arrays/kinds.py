@@ -1,4 +1,4 @@
-"""Arrays, and tables, of numpy, pandas, polars, pyarrow and torch: which types are such, and what each is."""
+"""Recognise the types of arrays and tables of numpy, pandas, polars, pyarrow and torch, and read their objects."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gdbheap.contents.python.arrays.tensors import Tensors
 from gdbheap.contents.python.objects.census import Objects
 from gdbheap.errors import Fault, Unsupported
 
-# The kinds of fields.Fields, the more special first; of pandas and of pyarrow each has one of them.
+# The kinds of fields.Fields, the more special ones first; a type of pandas or pyarrow has one of them.
 KINDS = {**dataframes.KINDS, **polars.KINDS, **arrow.KINDS, ndarrays.KIND: NDARRAY, tensors.KIND: TENSOR}
 BROKEN = (Fault, NotBelieved, Unsupported, OverflowError, ValueError, RecursionError, struct.error)
 
 
 class Frames:
-    """Reads the frames of one target. ``fits``: whether bytes can lie where somebody says that they do."""
+    """Reads the frames of one target. ``fits``: whether bytes can lie where an object says that they do."""
 
     def __init__(self, objects: Objects, fits: Fits) -> None:
         self.fields = Fields(objects)
@@ -35,14 +35,14 @@ class Frames:
         self._kinds: dict[int, str | None] = {}
 
     def what(self, kind: int) -> str | None:
-        """What the instances of the type at ``kind`` are, as ``Frame.what`` says it; None where they are no frames."""
+        """Return what the instances of the type at ``kind`` are, as in ``Frame.what``; None if they are no frames."""
         if kind not in self._kinds:
             kinds = self.fields.kinds(kind)
             self._kinds[kind] = next((what for name, what in KINDS.items() if name in kinds), None)
         return self._kinds[kind]
 
     def read(self, address: int, what: str) -> Frame | None:
-        """What the object at ``address`` is; None where what it says of itself cannot be."""
+        """Return the frame at ``address``; None if its fields have impossible values."""
         try:
             if what == NDARRAY:
                 return self.arrays.frame(address)

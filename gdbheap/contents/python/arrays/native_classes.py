@@ -1,4 +1,4 @@
-"""C++ objects that Python's objects lead to: of which class each is."""
+"""The classes of C++ objects that Python objects point to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gdbheap.targets.target import Target
 
 
 class Classes:
-    """Tells classes by their vtables, also those of stripped libraries; each vtable once."""
+    """Finds classes by their vtables, also those of stripped libraries; each vtable is read once."""
 
     def __init__(self, memory: Pages, target: Target) -> None:
         self._memory = memory
@@ -25,7 +25,7 @@ class Classes:
         return object_ranges(self._target)
 
     def name(self, address: int) -> str:
-        """The class of the object at ``address``; "" where none with a vtable is there."""
+        """Return the class of the object at ``address``; "" if there is no object with a vtable."""
         try:
             vtable = self._memory.word(address)
         except (Fault, OverflowError):

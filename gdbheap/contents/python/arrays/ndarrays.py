@@ -1,8 +1,8 @@
-"""numpy's arrays and dtypes, read from memory.
+"""Read numpy's arrays and dtypes from memory.
 
-PyArrayObject_fields is the same in all of numpy 1 and 2 (numpy/core/include/numpy/ndarraytypes.h); PyArray_Descr is
-not: numpy 2 (``_PyArray_Descr``, NPY_2_0_API_VERSION) has 8 bytes of flags where numpy 1 has ``int elsize, alignment``.
-An alignment is not 0, and of the flags only the lowest byte is in use, which tells the two apart.
+PyArrayObject_fields is the same in numpy 1 and 2 (numpy/core/include/numpy/ndarraytypes.h). PyArray_Descr is not: numpy
+2 (``_PyArray_Descr``, NPY_2_0_API_VERSION) has 8 bytes of flags where numpy 1 has ``int elsize, alignment``. An
+alignment is never 0, and only the lowest byte of the flags is in use: this distinguishes the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gdbheap.errors import Fault
 
 KIND = "numpy.ndarray"
 DTYPE_KINDS = ("numpy.dtype",)
-# From the array and from the dtype.
+# Offsets in the array, then in the dtype.
 DATA, ND, DIMENSIONS, STRIDES, BASE, DESCR = 16, 24, 32, 40, 48, 56
 KIND_AT, NUMBER, SIZE_1, ALIGNMENT_1, METADATA_1 = 24, 28, 32, 36, 80
 SIZE_2, ALIGNMENT_2, METADATA_2 = 40, 48, 112
@@ -35,14 +35,15 @@ NUMBERS = {
 OBJECT, BYTES, TEXT, VOID, DATETIME, TIMEDELTA = 17, 18, 19, 20, 21, 22
 STRING_DTYPE = 2056
 CHARACTER = 4
-# NPY_DATETIMEUNIT, behind NpyAuxData (two functions and two reserved words).
+# NPY_DATETIMEUNIT, after NpyAuxData (two functions and two reserved words).
 UNITS = ("Y", "M", "W", "B", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "")
 AUXILIARY = 32
 
 
 @dataclass(frozen=True)
 class Dtype:
-    """``name`` as str() has it, of a structure as ``dtype.str``; the size of an item; whether items are objects."""
+    """A dtype: its name as str() shows it (for a structure, ``dtype.str``), the bytes of an item, and if items are
+    objects."""
 
     name: str
     size: int
@@ -51,7 +52,7 @@ class Dtype:
 
 @dataclass(frozen=True)
 class Array:
-    """An array; ``base``: the object whose memory it shows, 0 where it is its own."""
+    """A numpy array. ``base``: the object whose memory it shows, 0 if the memory is its own."""
 
     address: int
     dtype: Dtype
@@ -62,17 +63,17 @@ class Array:
 
     @property
     def length(self) -> int:
-        """Items."""
+        """The number of items."""
         return prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """``nbytes``."""
+        """The bytes of all items, as in ``nbytes``."""
         return self.length * self.dtype.size
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first byte of an item, and the one after the last."""
+        """The first byte of an item, and the byte after the last item."""
         if not self.length:
             return self.data, self.data
         reach = [(size - 1) * stride for size, stride in zip(self.shape, self.strides)]
@@ -80,7 +81,7 @@ class Array:
         return self.data + low, self.data + high + self.dtype.size
 
     def values(self, row: int | None = None) -> Values:
-        """All items, or those of one row of the first dimension."""
+        """Return all items, or those of one row of the first dimension."""
         shape, strides, data = self.shape, self.strides, self.data
         if row is not None:
             shape, strides, data = shape[1:], strides[1:], data + row * strides[0]
@@ -91,12 +92,12 @@ class Array:
             piece = Piece(part.span[0], 1, 0, part.span[1] - part.span[0])
         objects = (piece,) if self.dtype.is_object and len(shape) == 1 else ()
         low, high = part.span
-        # Items that are repeated (a stride of 0) count once.
+        # Repeated items (a stride of 0) count once.
         return Values(self.dtype.name, shape[0] if shape else 1, min(part.bytes, high - low), (piece,), objects)
 
 
 class Arrays:
-    """Reads arrays; each dtype once."""
+    """Reads arrays; each dtype is read once."""
 
     def __init__(self, fields: Fields, fits: Fits) -> None:
         self._fields = fields
@@ -104,14 +105,14 @@ class Arrays:
         self._dtypes: dict[int, Dtype] = {}
 
     def frame(self, address: int) -> Frame:
-        """The array as a row of its own. Raises Fault, NotBelieved."""
+        """Return the array as a frame of its own. Raises Fault, NotBelieved."""
         array = self.read(address)
         column = Column(NDARRAY, None, array.values())
         name = self._fields.type_name(address)
         return Frame(NDARRAY, name, address, None, array.shape, array.dtype.name, [column], array.base)
 
     def read(self, address: int) -> Array:
-        """The array at ``address``, whose items all lie where they can. Raises Fault, NotBelieved."""
+        """Return the array at ``address``; all its items must lie where items can lie. Raises Fault, NotBelieved."""
         fields, at = self._fields, self._fields.release.at
         if KIND not in fields.kinds_of(address):
             raise NotBelieved
@@ -129,8 +130,10 @@ class Arrays:
         return found
 
     def _fitting(self, array: Array) -> bool:
-        """Whether its items have room where it says that they are: no more bytes than there are between the first and
-        the last, but where items are repeated (a stride of 0)."""
+        """Return whether the items have room where the array says that they are.
+
+        Unless items are repeated (a stride of 0), they have no more bytes than lie between the first item and the
+        last."""
         size = array.bytes
         if size > MAX_BYTES:
             return False
@@ -141,21 +144,22 @@ class Arrays:
         return (repeats or size <= high - low) and self._fits(low, high - low)
 
     def _sizes(self, start: int, count: int) -> tuple[int, ...]:
-        """Numbers with a sign."""
+        """Return ``count`` signed words."""
         machine = self._fields.memory.machine
         raw = self._fields.memory.read(start, count * machine.word) if count else b""
         return machine.structure(f"{count}N").unpack(raw) if count else ()
 
     def begins_within(self, address: int, start: int, end: int) -> bool:
-        """Whether the data of the array at ``address`` begin in this memory: one word is read."""
+        """Return whether the data of the array at ``address`` begins in [start, end). One word is read."""
         try:
             return start <= self._fields.memory.word(address + self._fields.release.at(DATA)) < end
         except Fault:
             return False
 
     def owner(self, address: int) -> int:
-        """The array whose memory the one at ``address`` shows, through all that lie between: itself where it is its own
-        or another object's."""
+        """Return the array whose memory the array at ``address`` shows, followed through all bases in between.
+
+        It is the array itself if the memory is its own or that of another kind of object."""
         for _ in range(MAX_BASES):
             try:
                 base = self._fields.memory.word(address + self._fields.release.at(BASE))
@@ -167,7 +171,7 @@ class Arrays:
         return address
 
     def dtype(self, address: int) -> Dtype:
-        """The dtype at ``address``. Raises Fault, NotBelieved."""
+        """Return the dtype at ``address``. Raises Fault, NotBelieved."""
         if address not in self._dtypes:
             self._dtypes[address] = self._read_dtype(address)
         return self._dtypes[address]
@@ -196,7 +200,7 @@ class Arrays:
         return Dtype(self._other(address, number, size, mark, metadata), size, False)
 
     def _other(self, address: int, number: int, size: int, mark: str, metadata: int) -> str:
-        """The name of a dtype whose items may have any size."""
+        """Return the name of a dtype whose items may have any size."""
         if number == BYTES:
             return f"|S{size}"
         if number == TEXT:

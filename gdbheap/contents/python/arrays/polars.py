@@ -1,14 +1,14 @@
-"""polars' DataFrames and Series, read from memory: polars 0.20 to 2.1.
+"""Read polars' DataFrames and Series from memory: polars 0.20 to 2.1.
 
-Rust has no layout that could be relied on, so nothing is taken from a place alone. Of which type a ``Series`` is the
-functions in its vtable say, by their symbols, which polars' wheels have; without them nothing is believed. A vector is
-capacity, pointer and length; an array's buffer is believed where what it keeps alive (``SharedStorage``) has the same
-bytes; an array's parts are as long as the array, all arrays together as long as the column, and all columns as long as
-the frame (polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's ``array/``, ``buffer/`` and
+Rust guarantees no layout, so nothing is taken from its place alone. The type of a ``Series`` is known by the symbols of
+the functions in its vtable, which polars' wheels have; without them nothing is believed. A vector is capacity, pointer
+and length. An array's buffer is believed if what keeps it alive (``SharedStorage``) has the same bytes. An array's
+parts must be as long as the array, all arrays together as long as the column, and all columns as long as the frame
+(polars-core's ``frame/mod.rs``, ``chunked_array/mod.rs``, polars-arrow's ``array/``, ``buffer/`` and
 ``bitmap/immutable.rs``).
 
-Bytes are counted as ``estimated_size()`` counts them: of texts the characters, not their views of 16 bytes. A column of
-one value that stands for all rows has none, where that function would make the rows first.
+Bytes are counted as ``estimated_size()`` counts them: for texts the characters, not their views of 16 bytes. A column
+that is one value for all rows has no bytes; ``estimated_size()`` would first make the rows.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
 KINDS = {f"polars.{name}": name for name in (DATAFRAME, SERIES)}
-# The types of what Python's objects hold Rust's in.
+# The types of the Python objects that contain Rust objects.
 HOLDERS = ("PyDataFrame", "PySeries")
 SCALAR = "scalar"
-# Bytes of an item; of those with a unit, or digits, the type's name alone is known.
+# The bytes of an item; of types with a unit, or digits, only the name is known.
 WIDTHS = {
     "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Float16": 2, "Int32": 4, "UInt32": 4, "Float32": 4, "Date": 4,
     "Int64": 8, "UInt64": 8, "Float64": 8, "Datetime": 8, "Duration": 8, "Time": 8, "Int128": 16, "UInt128": 16,
@@ -61,24 +61,24 @@ MAX_READ = 1 << 20
 MAX_BODY, MAX_FIELD = 512, 14
 MAX_NAME = 4000
 MAX_LENGTH = 1 << 46
-# Words of an element of a frame's vector, and where in it the pointer to a series is.
+# The words of an element of a frame's vector, and the place of the pointer to a series in it.
 STRIDES, PLACES, PROBED = range(2, 41), range(4), 8
-# Words of a buffer, of a bitmap, and of what keeps either alive.
+# The words of a buffer, of a bitmap, and of what keeps either alive.
 BUFFER, BITMAP, STORAGE_WORDS = 3, 4, 8
 LEAST_OF_ARRAY = 2 * BITMAP
 METHODS, LEAST = 64, 8
-# compact_str: of 24 bytes the last one is 0xc0 and the length, 0xd8 behind a pointer, or a text's last one;
-# smartstring: the first one is twice the length, and 1.
+# compact_str: the last of its 24 bytes is 0xc0 plus the length, or 0xd8 if the text is on the heap, or the text's last
+# byte. smartstring: the first byte is twice the length plus 1.
 INLINE, HEAP, TEXT_BYTES = 0xC0, 0xD8, 24
 COMPACT, SMART = "compact_str", "smartstring"
 Place = tuple[int, str]
 _WRAPPED = "SeriesWrap"
-# Behind the first _WRAPPED.
+# Applied to the text after the first _WRAPPED.
 _TYPE = re.compile(r"\b(\w+?)(?:Type|Chunked)\b(?!<)")
 
 
 class _Types:
-    """The type of column of each vtable of polars."""
+    """The column types of polars' vtables."""
 
     def __init__(self, fields: Fields, target: Target) -> None:
         self._fields = fields
@@ -86,13 +86,13 @@ class _Types:
         self._found: dict[int, str] = {}
 
     def of(self, vtable: int) -> str:
-        """The type's name as polars shows it; "" where no such vtable is there."""
+        """Return the type's name as polars shows it; "" if there is no such vtable."""
         if vtable not in self._found:
             self._found[vtable] = self._read(vtable)
         return self._found[vtable]
 
     def _read(self, vtable: int) -> str:
-        """What most of its functions are of: a compiler that finds two of them equal keeps one, by either's name."""
+        """Return the type of most of its functions: a compiler merges equal functions under the name of either."""
         loaded = self._library(vtable)
         if loaded is None:
             return ""
@@ -105,18 +105,18 @@ class _Types:
         return first[0] if first[1] >= LEAST and 2 * first[1] > 3 * second[1] else ""
 
     def _library(self, address: int) -> LoadedObject | None:
-        """The library of polars that has the address."""
+        """Return the polars library that contains the address; None if it is in no such library."""
         loaded = self._target.object_of(address)
         return loaded if loaded is not None and "polars" in loaded.path else None
 
 
 def _named(loaded: LoadedObject, address: int) -> str:
-    """The name of the function there, if it is about series."""
+    """Return the name of the function at ``address``, if it is about series; otherwise ""."""
     return next((name for name in loaded.names_at(address) if _WRAPPED in name), "")
 
 
 def _type_in(symbol: str) -> str:
-    """The type that a method is of."""
+    """Return the type that a method belongs to."""
     inside = (_native.demangle(symbol) or "").partition(f"{_WRAPPED}<")[2] if symbol else ""
     found = _TYPE.search(inside)
     return RENAMED.get(found[1], found[1]) if found else ""
@@ -124,14 +124,14 @@ def _type_in(symbol: str) -> str:
 
 @dataclass(frozen=True)
 class _Series:
-    """Its values, and what may be its name, by the place in its field and the form of the text."""
+    """The values of a series, and its possible names, by their place in the field and the form of the text."""
 
     values: Values
     names: dict[Place, str]
 
 
 class Polars:
-    """Reads polars' objects; so many columns and chunks in all, then NotBelieved is raised."""
+    """Reads polars' objects. Raises NotBelieved after MAX_READ columns and chunks in all."""
 
     def __init__(self, fields: Fields, target: Target, fits: Fits) -> None:
         self._fields = fields
@@ -144,7 +144,7 @@ class Polars:
         self._name_place: Place | None = None
 
     def frame(self, address: int) -> Frame:
-        """A DataFrame or a Series. Raises Fault, NotBelieved."""
+        """Return a DataFrame or a Series. Raises Fault, NotBelieved."""
         kinds = self._fields.kinds_of(address)
         name = self._fields.type_name(address)
         if "polars.DataFrame" in kinds:
@@ -167,7 +167,9 @@ class Polars:
             raise NotBelieved
 
     def _columns(self, words: list[int]) -> tuple[list[Column], int]:
-        """The columns in the one vector among the words whose elements are such, and the rows."""
+        """Return the columns, and the number of rows.
+
+        The columns are the elements of the one vector among ``words`` that contains series."""
         for capacity, start, count in zip(words, words[1:], words[2:]):
             if not count <= capacity <= MAX_COLUMNS or start % self._word:
                 continue
@@ -181,7 +183,8 @@ class Polars:
         raise NotBelieved
 
     def _form_of(self, start: int, count: int) -> tuple[int, int] | None:
-        """Words of an element, and its place of a series, with which most of the first elements have one."""
+        """Return the words of an element, and the place of a series in it, for which most of the first elements have a
+        series."""
         probed = min(count, PROBED)
         best, form = 0, None
         for stride in STRIDES if self._form is None else (self._form[0],):
@@ -201,7 +204,8 @@ class Polars:
             return False
 
     def _is_series(self, address: int, vtable: int) -> bool:
-        """A counted object (two counts before it) with the vtable of a series."""
+        """Return whether a reference-counted object (it begins with two counts) with the vtable of a series is
+        there."""
         if not address or address % self._word or not self._types.of(vtable):
             return False
         try:
@@ -233,13 +237,13 @@ class Polars:
         return columns, rows
 
     def _length(self, address: int, vtable: int) -> int | None:
-        """Of a column whose arrays tell; None of others."""
+        """Return the length of a column by its arrays; None if its type is not read."""
         if self._types.of(vtable) not in KNOWN:
             return None
         return self._series(address, vtable, None).values.length
 
     def _scalar(self, words: list[int], rows: int) -> Column:
-        """One value for all rows: its name is followed by their number."""
+        """Return a column that is one value for all rows: the number of rows comes after its name."""
         for at in range(len(words) - 3):
             if words[at + 3] == rows:
                 name = self._text((at, COMPACT), words)
@@ -248,8 +252,9 @@ class Polars:
         raise NotBelieved
 
     def _series(self, address: int, vtable: int, rows: int | None) -> _Series:
-        """What a Series' pointer leads to: the arrays that it has, its field behind them, and its length, which is
-        ``rows`` where its arrays are of a kind that is not read."""
+        """Return the series at a pointer: its arrays, then its field, then its length.
+
+        ``rows`` is its length if its arrays are of a kind that is not read."""
         self._spend()
         dtype = self._types.of(vtable)
         size = self._memory.word(vtable + self._word)
@@ -263,14 +268,14 @@ class Polars:
         found = [series for series in self._believed(dtype, words) if series.names]
         if not found:
             raise NotBelieved
-        # What is wrapped (a Datetime's numbers) lies behind its type, in whose gaps an older one may be.
+        # A wrapped array (a Datetime's numbers) lies after its type, whose gaps may hold the remains of an older one.
         return found[-1]
 
     def _arrays_at(self, words: list[int]) -> int:
         return next((at for at in range(len(words) - 2) if self._chunks(*words[at : at + 3])), len(words))
 
     def _believed(self, dtype: str, words: list[int]) -> Iterator[_Series]:
-        """What the vectors among the words can be: what was there before may look like one."""
+        """Yield what the vectors among the words can be: the remains of earlier data may look like a vector."""
         lengths = _lengths(words, self._word)
         for at in range(len(words) - 2):
             chunks = self._chunks(*words[at : at + 3])
@@ -282,7 +287,7 @@ class Polars:
                 yield _Series(values, self._texts_in(words, at))
 
     def _chunks(self, capacity: int, start: int, count: int) -> list[list[int]]:
-        """The words of each array in a vector of boxes; none where it is no such vector."""
+        """Return the words of each array in a vector of boxes; an empty list if it is no such vector."""
         if not 0 < count <= capacity <= MAX_CHUNKS or start % self._word or not start:
             return []
         try:
@@ -293,14 +298,15 @@ class Polars:
             return []
 
     def _array(self, address: int, vtable: int) -> list[int]:
-        """What the vtable says it is long; behind its first word, a function, are size and alignment."""
+        """Return the words of an array. Its vtable gives its length: size and alignment come after the first word, a
+        function."""
         size, alignment = self._fields.words(vtable + self._word, 2)
         if alignment not in (self._word, 2 * self._word) or not 0 < size <= MAX_BODY or size % self._word:
             raise NotBelieved
         return self._fields.words(address, size // self._word)
 
     def _of_chunks(self, dtype: str, chunks: list[list[int]]) -> Values:
-        """The column has the length that its arrays have together."""
+        """Return a column's values; its length is the sum of its arrays' lengths."""
         length, size, known = 0, 0, True
         pieces: list[Piece] = []
         for words in chunks:
@@ -312,8 +318,10 @@ class Polars:
         return Values(dtype, length, size if known else None, tuple(pieces))
 
     def _part(self, dtype: str, words: list[int]) -> tuple[int, int | None, list[Piece]]:
-        """Of an array its length, its bytes and where they are. Behind its type come its values, which of them are
-        valid, and of texts the bytes of all, with and without those that are short."""
+        """Return the length, the bytes and the places of an array.
+
+        After the array's type come its values, the bitmap of valid items and, for texts, the bytes of all texts with
+        and without the short ones."""
         if len(words) < LEAST_OF_ARRAY:
             raise NotBelieved
         if dtype in TEXTS:
@@ -326,8 +334,10 @@ class Polars:
         return count, sum(piece.size for piece in pieces), pieces
 
     def _texts_of(self, words: list[int]) -> tuple[int, int | None, list[Piece]]:
-        """Views, then the buffers of texts that are longer than a view, which are shared and not counted by
-        themselves: two words (an Arc of a slice), or a buffer of buffers."""
+        """Return the views, then the buffers of texts that are longer than a view.
+
+        The buffers are shared, and not counted on their own. They are two words (an Arc of a slice), or a buffer of
+        buffers."""
         end = len(words) - 2 - BITMAP
         for skipped in (2, BUFFER):
             try:
@@ -340,14 +350,14 @@ class Polars:
         raise NotBelieved
 
     def _items(self, words: list[int], width: int) -> tuple[int, Piece]:
-        """A buffer: its storage, its first item, and how many they are."""
+        """Return the items of a buffer: its storage, its first item, and the number of items."""
         storage, start, count = words
         if not self._is_stored(storage, start, count, count * width):
             raise NotBelieved
         return count, run(start, count * width)
 
     def _bits(self, words: list[int]) -> tuple[int, Piece]:
-        """A bitmap: its storage, its first bit, how many they are, and how many of them are not set."""
+        """Return the bits of a bitmap: its storage, its first bit, the number of bits, and the number of unset bits."""
         storage, offset, count = words[:3]
         if not storage or max(offset, count) > MAX_LENGTH:
             raise NotBelieved
@@ -355,7 +365,7 @@ class Polars:
         return count, run(start + offset // BITS, (offset % BITS + count + BITS - 1) // BITS)
 
     def _validity(self, words: list[int], count: int) -> list[Piece]:
-        """Which items are there; nothing where all are."""
+        """Return the bitmap of the items that are present; an empty list if all are."""
         if not words[0]:
             return []
         length, piece = self._bits(words)
@@ -364,8 +374,9 @@ class Polars:
         return [piece]
 
     def _is_stored(self, storage: int, start: int, count: int, size: int) -> bool:
-        """Whether what keeps a buffer alive has these bytes: its pointer and its length, in bytes or in items, are
-        words behind one another."""
+        """Return whether the storage that keeps a buffer alive has these bytes.
+
+        Its pointer and its length, in bytes or in items, are adjacent words."""
         if not storage or storage % self._word or count > MAX_LENGTH or not start:
             return False
         try:
@@ -389,7 +400,7 @@ class Polars:
         raise NotBelieved
 
     def _buffers(self, words: list[int]) -> Iterator[Piece]:
-        """Those of the longer texts: storage, pointer and length of each, behind the counts of an Arc."""
+        """Yield the buffers of the longer texts: storage, pointer and length of each, after the counts of an Arc."""
         start, count = words[-2:]
         if not 0 < count <= MAX_CHUNKS:
             return
@@ -402,7 +413,8 @@ class Polars:
             yield run(first, size)
 
     def _texts_in(self, words: list[int], at: int) -> dict[Place, str]:
-        """The texts in the field (``Arc<Field>``) that the word behind the vector leads to, by their places."""
+        """Return the possible texts in the field (``Arc<Field>``) to which the word after the vector points, by
+        place."""
         field = words[at + 3] if at + 3 < len(words) else 0
         if not field or field % self._word:
             return {}
@@ -417,8 +429,10 @@ class Polars:
         return {where: text for where, text in texts.items() if text is not None}
 
     def _names(self, series: list[_Series]) -> list[str | None]:
-        """The names of a frame's columns: all are at the same place of their fields, and no two are the same. What was
-        there before may look like a name too; then the place is that of frames before, or not known."""
+        """Return the names of a frame's columns.
+
+        All are at the same place of their fields, and no two are equal. Remains of earlier data may look like names
+        too; then the place that other frames showed is used, or the names are unknown."""
         named = [one for one in series if one.names]
         places = set.intersection(*(set(one.names) for one in named)) if named else set()
         found = [place for place in places if len({one.names[place] for one in named}) == len(named)]
@@ -429,7 +443,8 @@ class Polars:
         return [None if text is None else self._shown(text) for text in texts]
 
     def _text(self, where: tuple[int, str], words: list[int]) -> str | None:
-        """What is at a place among words, in one form; before 1.0 it was the other one, and no value stood for all."""
+        """Return the text at a place among words, in one form. Before 1.0 it was the other form, and no value stood for
+        all."""
         place, form = where
         return (self._compact if form == COMPACT else self._smart)(words[place : place + 3])
 
@@ -437,7 +452,7 @@ class Polars:
         return self._fields.repr.disclosure.text(name)
 
     def _compact(self, words: list[int]) -> str | None:
-        """A compact_str's text; None where the three words are none."""
+        """Return a compact_str's text; None if the three words are none."""
         raw = self._memory.machine.structure("P" * 3).pack(*words)
         last = raw[-1]
         if INLINE <= last < HEAP:
@@ -448,7 +463,7 @@ class Polars:
         return _printable(raw) if last < INLINE and min(raw) >= ord(" ") else None
 
     def _smart(self, words: list[int]) -> str | None:
-        """A smartstring's text; None where the three words are none."""
+        """Return a smartstring's text; None if the three words are none."""
         raw = self._memory.machine.structure("P" * 3).pack(*words)
         length = raw[0] >> 1
         if raw[0] & 1 and length < TEXT_BYTES:
@@ -473,6 +488,6 @@ def _printable(raw: bytes) -> str | None:
 
 
 def _lengths(words: list[int], word: int) -> set[int]:
-    """The numbers that may be a length: words, and halves of words."""
+    """Return the numbers that may be a length: words, and halves of words."""
     half = 1 << 4 * word
     return {number for one in words for number in (one, one % half, one // half) if number <= MAX_LENGTH}

@@ -1,13 +1,13 @@
-"""torch's tensors, read from memory: torch 1.13 and 2.13.
+"""Read torch's tensors from memory: torch 1.13 and 2.13.
 
-A ``torch.Tensor`` leads to a TensorImpl, which leads back to it and to a StorageImpl, whose bytes several tensors may
+A ``torch.Tensor`` points to a TensorImpl. This points back to it, and to a StorageImpl, whose bytes several tensors may
 show (torch/csrc/autograd/python_variable.h, c10/core/TensorImpl.h and StorageImpl.h). Releases have moved the fields
-before the pointer back, and counts of references are one word or two: both objects are told by their vtables, and the
-pointer back by its value. What lies behind it has stayed: sizes and strides, offset, number of items, dtype, device.
-A tensor is believed only where its sizes multiply to its number of items, and its storage is on its device, lies where
-bytes can be, and has room for all items.
+before the pointer back, and reference counts have one word or two: both objects are recognised by their vtables, and
+the pointer back by its value. The fields after it have stayed: sizes and strides, offset, number of items, dtype,
+device. A tensor is believed only if its sizes multiply to its number of items, and its storage is on its device, lies
+where bytes can lie, and has room for all items.
 
-Bytes are the storage's, as ``untyped_storage().nbytes()``: they are in use as long as one tensor shows any of them.
+Bytes are the storage's, as in ``untyped_storage().nbytes()``: they are in use as long as one tensor shows any of them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gdbheap.contents.python.arrays.fields import Fields
 from gdbheap.contents.python.arrays.native_classes import Classes
 
 KIND = "torch.Tensor"
-# What has items has a storage; subclasses, such as sparse tensors', may have none.
+# An object with items has a storage; subclasses, such as those of sparse tensors, may have none.
 DENSE, STORAGE = "c10::TensorImpl", "c10::StorageImpl"
-# In words of a TensorImpl: where its storage and the pointer back to the Python object may be.
+# Offsets in words in a TensorImpl: possible places of its storage, and of the pointer back to the Python object.
 STORAGES, BACK = range(2, 4), range(5, 11)
-# From the word behind the pointer back: SizesAndStrides (how many, then both where there are at most five dimensions,
-# else a pointer to them), storage_offset_, numel_, then the dtype (u16) and an optional device: a byte each for its
-# type, its index, and whether it is there, which came first in older releases.
+# Offsets from the word after the pointer back: SizesAndStrides (the number of dimensions; then both, if there are at
+# most five dimensions, else a pointer to them), storage_offset_, numel_, then the dtype (u16) and an optional device: a
+# byte each for its type, its index, and whether it is present, which came first in older releases.
 DIMENSIONS, SIZES, INLINE = 0, 1, 5
 OFFSET, NUMEL, DTYPE, TENSOR_WORDS = 11, 12, 13, 14
-# A pointer back that the tensor owns has its lowest bit set in some releases.
+# In some releases a pointer back that the tensor owns has its lowest bit set.
 OWNED = 1
-# In words of a StorageImpl, from where the data may begin: data, deleter, context, device, size.
+# Offsets in words in a StorageImpl, from where the data may begin: data, deleter, context, device, size.
 DATA_AT, DATA, DEVICE, SIZE, STORAGE_WORDS = (2, 3), 0, 3, 4, 5
 MAX_DIMENSIONS = 64
 MAX_BYTES = 1 << 46
-# enum ScalarType (c10/core/ScalarType.h; numbers are in saved files and stay): names, and bytes of an item.
+# enum ScalarType (c10/core/ScalarType.h; the numbers are in saved files, and stay): names, and bytes of an item.
 DTYPES = (
     ("uint8", 1), ("int8", 1), ("int16", 2), ("int32", 4), ("int64", 8), ("float16", 2), ("float32", 4),
     ("float64", 8), ("complex32", 4), ("complex64", 8), ("complex128", 16), ("bool", 1), ("qint8", 1), ("quint8", 1),
@@ -45,7 +45,7 @@ DTYPES = (
     *((f"uint{bits}", 1) for bits in range(1, 8)), *((f"int{bits}", 1) for bits in range(1, 8)),
     ("float8_e8m0fnu", 1), ("float4_e2m1fn_x2", 1),
 )  # fmt: skip
-# Items that a byte of the storage has; torch counts a byte for each.
+# The number of items in a byte of the storage; torch counts a byte for each item.
 PACKED = {"quint4x2": 2, "quint2x4": 4}
 # enum DeviceType (c10/core/DeviceType.h).
 CPU = "cpu"
@@ -58,9 +58,11 @@ NO_INDEX = 255
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor. ``device`` as str() has it; ``storage``: the StorageImpl's address, 0 where it has none (sparse ones);
-    ``start`` and ``size`` of the storage's bytes in this memory, both 0 where there are none; ``data``: where the first
-    item lies. ``offset`` and ``strides`` are in items."""
+    """A tensor.
+
+    ``device`` is as str() shows it. ``storage``: the StorageImpl's address, 0 if it has none (sparse tensors).
+    ``start`` and ``size`` of the storage's bytes in this memory are both 0 if there are none. ``offset`` and
+    ``strides`` are in items."""
 
     address: int
     dtype: str
@@ -75,12 +77,12 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Of all items."""
+        """The bytes of all items."""
         return prod(self.shape) * self.itemsize
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the items lie behind one another, in the order of the dimensions."""
+        """Whether the items are adjacent, in the order of the dimensions."""
         expected = 1
         for size, stride in zip(self.shape[::-1], self.strides[::-1]):
             if size != 1 and stride != expected:
@@ -90,7 +92,7 @@ class Tensor:
 
     @property
     def needs(self) -> int:
-        """The bytes from the storage's first one to the end of the last item, at least."""
+        """The bytes needed at least, from the storage's first byte to the end of the last item."""
         if not self.nbytes:
             return 0
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
@@ -98,7 +100,7 @@ class Tensor:
 
     @property
     def values(self) -> Values:
-        """What is in this memory: the first item and those behind it, and all of the storage."""
+        """What lies in this memory: the items from the first one on, and the whole storage."""
         length = self.shape[0] if self.shape else 1
         if not self.storage:
             return Values(self.dtype, length, None)
@@ -111,7 +113,7 @@ class Tensor:
 
 
 class Tensors:
-    """Reads tensors."""
+    """A reader of torch tensors in one target."""
 
     def __init__(self, fields: Fields, classes: Classes, fits: Fits) -> None:
         self._fields = fields
@@ -119,7 +121,7 @@ class Tensors:
         self._fits = fits
 
     def frame(self, address: int) -> Frame:
-        """The tensor as a row of its own. Raises Fault, NotBelieved."""
+        """Return the tensor as a frame of its own. Raises Fault, NotBelieved."""
         tensor = self.read(address)
         return Frame(
             TENSOR, self._fields.type_name(address), address, None, tensor.shape, tensor.dtype,
@@ -128,7 +130,7 @@ class Tensors:
         )  # fmt: skip
 
     def read(self, address: int) -> Tensor:
-        """The tensor at ``address``. Raises Fault, NotBelieved."""
+        """Return the tensor at ``address``. Raises Fault, NotBelieved."""
         if KIND not in self._fields.kinds_of(address):
             raise NotBelieved
         implementation, back = self._implementation(address)
@@ -147,7 +149,7 @@ class Tensors:
         return self._stored(plain, storage, devices) if storage else plain
 
     def _implementation(self, address: int) -> tuple[int, int]:
-        """The TensorImpl that leads back to the object at ``address``, and the number of the word that does."""
+        """Return the TensorImpl that points back to the object at ``address``, and the index of the word that does."""
         for found in self._fields.raw(address):
             if not found or "Tensor" not in self._classes.name(found):
                 continue
@@ -158,7 +160,7 @@ class Tensors:
         raise NotBelieved
 
     def _storage(self, implementation: int) -> int:
-        """The StorageImpl of a TensorImpl; 0 where it has none."""
+        """Return the StorageImpl of a TensorImpl; 0 if it has none."""
         words = self._fields.words(implementation, STORAGES.stop)
         found = next((words[place] for place in STORAGES if self._classes.name(words[place]) == STORAGE), 0)
         if not found and self._classes.name(implementation) == DENSE:
@@ -166,7 +168,7 @@ class Tensors:
         return found
 
     def _sizes(self, words: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Sizes and strides."""
+        """Return sizes and strides."""
         count = words[DIMENSIONS]
         if count > MAX_DIMENSIONS:
             raise NotBelieved
@@ -178,8 +180,9 @@ class Tensors:
         return tuple(sizes), tuple(strides)
 
     def _stored(self, plain: Tensor, storage: int, devices: list[int]) -> Tensor:
-        """The tensor with its storage, which is on one of these devices: on another one than the CPU, and without data,
-        it has no bytes here."""
+        """Return the tensor with its storage, which must be on one of these devices.
+
+        On a device other than the CPU, and without data, it has no bytes in this memory."""
         for place in DATA_AT:
             start = storage + place * self._fields.memory.machine.word
             words = self._fields.words(start, STORAGE_WORDS)
@@ -196,14 +199,15 @@ class Tensors:
 
 
 def _devices(word: int) -> list[int]:
-    """What the device may be (its type in the lower byte, its index in the other), by either order of the fields."""
+    """Return the possible devices, by either order of the fields: the type in the low byte, the index in the high
+    byte."""
     first, second, third = (word >> shift & 0xFF for shift in (16, 24, 32))
     found = [first | second << 8] if third == 1 else []
     return [*found, second | third << 8] if first == 1 else found
 
 
 def _device_text(device: int) -> str:
-    """``cpu``, ``cuda:0``."""
+    """Return a device as text, such as ``cpu`` or ``cuda:0``."""
     kind, index = device & 0xFF, device >> 8
     if kind >= len(DEVICES):
         raise NotBelieved

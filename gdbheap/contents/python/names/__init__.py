@@ -1,1 +1,1 @@
-"""What types, objects and references are called."""
+"""The names of types, objects and references."""

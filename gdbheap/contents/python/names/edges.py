@@ -1,5 +1,4 @@
-"""How the object that holds a reference calls it: an attribute, an item, a key, a variable; as Python where there is
-an expression."""
+"""Name a reference as its holder does: an attribute, an item, a key, a variable; as a Python expression if possible."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ TORN = (Fault, Unsupported, OverflowError, struct.error)
 LITERALS = ("int", "str", "bytes", "NoneType", "bool")
 CONSTANTS = ("NoneType", "bool")
 
-# Fields of built-in types that no table of members names: (name of the attribute, offset).
+# Fields of built-in types that are in no table of members: {offset: name of the attribute}.
 TYPE_FIELDS = {TP_BASE: "__base__", TP_BASES: "__bases__", TP_MRO: "__mro__", TP_DICT: "__dict__"}
 METHOD = {16: "__func__", 24: "__self__"}
 BUILTIN_FIELDS = {
@@ -80,21 +79,22 @@ Follow = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Edge:
-    """What a holder calls a reference: ``text`` follows the holder's own name; ``expression`` is the
-    reference as Python, with ``{}`` for the holder's expression, or None; ``follow`` reads that reference of another
-    holder of the type, 0 where it has none."""
+    """The name of a reference in its holder.
+
+    ``text`` follows the holder's own name. ``expression``: the reference in Python, with ``{}`` for the holder's
+    expression, or None. ``follow``: reads the same reference of another holder of the type; 0 if that has none."""
 
     text: str
     expression: str | None = None
     follow: Follow | None = field(default=None, compare=False, repr=False)
 
 
-# Dicts whose keys are names: of attributes, variables and modules. Edges that end so are to such dicts.
+# Texts of edges to dicts whose keys are names of attributes, variables or modules.
 NAMESPACES = (".__dict__", ".__globals__", ".__builtins__", ".f_globals", ".f_builtins", ".__annotations__")
 
 
 def is_namespace(text: str) -> bool:
-    """Whether the keys of a dict are names, by the text of an edge to it."""
+    """Return whether a dict's keys are names, by the text of an edge to it."""
     return text.endswith(NAMESPACES) or text.split(" in interpreter ")[0] == MODULES
 
 
@@ -120,14 +120,15 @@ class EdgeNames:
         self._set_places: dict[tuple[int, int], int | None] = {}
 
     def edge(self, holder: int, target: int, names: bool = False) -> Edge:
-        """Of the reference to the object at ``target`` in the object at ``holder``, or in a buffer that it owns.
-        ``names``: whether the holder is a dict whose keys are names, which are shown where contents are not."""
+        """Return the edge from the object at ``holder``, or from a buffer that it owns, to the object at ``target``.
+
+        ``names``: the holder is a dict whose keys are names; they are shown even if contents are not."""
         with suppress(*TORN):
             kind = self._space.word(holder + self._release.at(OB_TYPE))
             if kind == target:
                 return Edge(" is an instance of it", "type({})")
             for candidates in self._candidates(holder, kind, target, names):
-                # What cannot be read in one place may be found in another.
+                # A fault in one place does not rule out another place.
                 with suppress(*TORN):
                     for found in candidates:
                         return found
@@ -180,7 +181,7 @@ class EdgeNames:
         return of_list if family == "list" else of_tuple
 
     def bases(self, kind: int) -> list[str]:
-        """The names of a type and of those that it is derived of, each the first one's ``__base__``. Raises Fault."""
+        """Return the names of a type and its bases; each base is the ``__base__`` of the one before. Raises Fault."""
         found: list[str] = []
         while kind and len(found) < MAX_BASES:
             found.append(self._texts.names.name(kind))
@@ -188,13 +189,13 @@ class EdgeNames:
         return found
 
     def _fields(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
-        """Fields that are attributes by the type's own table, or by what is known of the type."""
+        """Yield edges of fields that are attributes, by the type's own table or by what is known of the type."""
         yield from self._in_fields(holder, self._fields_of_type(kind), target)
         yield from self._in_fields(holder, dict(self._members(kind)), target)
         yield from self._in_fields(holder, self._struct(kind), target)
 
     def _struct(self, kind: int) -> dict[int, str]:
-        """Return the fields that the source of a type in C declares, of the type and its bases."""
+        """Return the fields that the C source of a type and its bases declares, by offset."""
         if kind not in self._structs:
             size = self._space.word(kind + self._release.at(TP_BASICSIZE))
             found: dict[int, str] = {}
@@ -204,7 +205,7 @@ class EdgeNames:
         return self._structs[kind]
 
     def fields(self, holder: int, kind: int) -> dict[int, str]:
-        """The attributes that lie in fields of an object of the type ``kind``, by their places. Raises Fault."""
+        """Return the attributes that lie in fields of an object of the type ``kind``, by offset. Raises Fault."""
         found, family = self._texts.kind(kind), ""
         if found is not None:
             family = found.family
@@ -222,12 +223,12 @@ class EdgeNames:
         return self._known(tables) | self._moved(BUILTIN_FIELDS.get(name, {}))
 
     def _known(self, fields: dict[str, str]) -> dict[int, str]:
-        """The attributes whose fields this release has, by their places."""
+        """Return the attributes whose fields this release has, by offset."""
         places = ((self._release.get(field), name) for field, name in fields.items())
         return {offset: name for offset, name in places if offset is not None}
 
     def _moved(self, fields: dict[int, str]) -> dict[int, str]:
-        """Fields after an object's header, by their places in this build."""
+        """Return fields after an object's header, by their offsets in this build."""
         return {self._release.at(offset): name for offset, name in fields.items()}
 
     def _in_fields(self, holder: int, fields: dict[int, str], target: int) -> Iterator[Edge]:
@@ -239,7 +240,7 @@ class EdgeNames:
         return lambda other: self._space.word(other + offset)
 
     def _members(self, kind: int) -> Iterator[tuple[int, str]]:
-        """(offset, name) of each member that is an object, of the type and its bases."""
+        """Yield (offset, name) of each member that is an object, of the type and its bases."""
         for _ in range(MAX_BASES):
             if not kind:
                 return
@@ -256,7 +257,7 @@ class EdgeNames:
     def _attributes(self, holder: int, kind: int, target: int) -> Iterator[Edge]:
         attributes = self._texts.attributes
         for name, value in attributes.of(self._space, holder, kind):
-            # A longer name has been cut.
+            # A name of the full length has been cut.
             if value == target and len(name) < attributes.MAX_NAME_LENGTH:
                 follow = attributes.reader(self._space, holder, kind, name)
                 plain = attributes.is_slot(kind, name) or not self.shadowed(kind, name)
@@ -268,13 +269,13 @@ class EdgeNames:
             yield Edge(".__dict__", "{}.__dict__", lambda other: attributes.dict_of(self._space, other, kind))
 
     def shadowed(self, kind: int, name: str) -> bool:
-        """Whether a class of the type's has something of that name: it may come before the instance's own."""
+        """Return whether a class of the type has something of this name, which may hide the instance's own."""
         if (kind, name) not in self._shadowed:
             self._shadowed[kind, name] = any(self._has(base, name) for base in self._mro(kind))
         return self._shadowed[kind, name]
 
     def _mro(self, kind: int) -> list[int]:
-        """The type's classes, itself first; itself where they cannot be read."""
+        """Return the type's classes, itself first; only itself if they cannot be read."""
         with suppress(*TORN):
             mro = self._space.word(kind + self._release.at(TP_MRO))
             count = min(self._space.word(mro + self._release.at(OB_SIZE)), MAX_BASES)
@@ -284,7 +285,7 @@ class EdgeNames:
 
     def _has(self, kind: int, name: str) -> bool:
         with suppress(*TORN):
-            # Since 3.12 built-in types have none here: their attributes are methods or slots.
+            # Since 3.12 built-in types have no dict here: their attributes are methods or slots.
             found = self._space.word(kind + self._release.at(TP_DICT))
             lookups = self._texts.names.lookups
             return bool(found) and dict_lookup(self._space, self._release, found, name, lookups) is not None
@@ -298,7 +299,7 @@ class EdgeNames:
             yield Edge(f" holds it at +{head + at}")
 
     def _index(self, start: int, count: int, target: int) -> int | None:
-        """The place of a pointer among ``count`` at ``start``."""
+        """Return the index of a pointer among the ``count`` at ``start``; None if it is not there."""
         word = self._space.machine.word
         size = word * min(count, MAX_ITEMS)
         for at in range(0, size, WINDOW):
@@ -311,7 +312,7 @@ class EdgeNames:
         return None
 
     def _position(self, raw: bytes, target: int) -> int | None:
-        """Where the aligned word lies among the bytes."""
+        """Return the offset of the aligned word ``target`` among the bytes; None if it is not there."""
         word = self._space.machine.structure("P")
         wanted, at = word.pack(target), -1
         while True:
@@ -334,7 +335,7 @@ class EdgeNames:
             yield Edge(f" has it as key {at // word}", f"list({{}})[{at // word}]")
 
     def keys_of(self, holder: int, target: int) -> list[str]:
-        """The identifiers among the keys under which a dict has the object at ``target``."""
+        """Return the identifiers among the keys under which a dict has the object at ``target``."""
         keys, values = self._items(holder)
         machine = self._space.machine
         places = (place for place, value in enumerate(machine.words_of(values)) if value == target)
@@ -344,7 +345,8 @@ class EdgeNames:
         return []
 
     def _items(self, holder: int) -> tuple[bytes, bytes]:
-        """The keys and the values of a dict. Those of the last large one are kept: many ways lead through the same."""
+        """Return the keys and the values of a dict. Those of the last large dict are cached: many paths lead through
+        it."""
         if self._last[0] == holder:
             return self._last[1:]
         keys, values = array("Q"), array("Q")
@@ -358,7 +360,7 @@ class EdgeNames:
         return found
 
     def literal(self, key: int) -> str | None:
-        """The key as Python reads it back; None where its text is cut, or is no literal's, or is not to be shown."""
+        """Return the key as a Python literal; None if its text is cut, is no literal, or must not be shown."""
         kind = self._texts.kind(self._space.word(key + self._release.at(OB_TYPE)))
         shown = LITERALS if self._disclosure.contents else CONSTANTS
         if kind is None or kind.is_class or kind.name not in shown:
@@ -367,7 +369,7 @@ class EdgeNames:
         return None if text is None or "\u2026" in text else text
 
     def _name(self, key: int) -> str | None:
-        """The literal of a key that is a name, of an attribute or (with dots) of a module, whatever may be shown."""
+        """Return the literal of a key that is an attribute's name, or a module's with dots, whatever may be shown."""
         found = self.literal(key)
         if found is None and not self._disclosure.contents:
             text = read_name(self._space, self._release, key, MAX_NAME_LENGTH)
@@ -383,8 +385,9 @@ class EdgeNames:
             yield Edge(f" has it as item {index}", f"list({{}})[{index}]")
 
     def _place_in_set(self, holder: int, target: int) -> int | None:
-        """Return how many items of a set are before ``target``. A set that lost most of them may have millions of
-        entries; what has gone has a hash of -1, or no key."""
+        """Return the number of items of a set before ``target``; None if it is not there.
+
+        A set that lost most of its items may have millions of entries. Removed items have a hash of -1, or no key."""
         machine, count = self._space.machine, self._space.word(holder + self._release.at(SET_MASK)) + 1
         table, index, size = self._space.word(holder + self._release["set_table"]), 0, 2 * machine.word
         key = set_key(self._release) // machine.word
@@ -432,8 +435,9 @@ class EdgeNames:
             yield from self._in_exc_state(holder, target, attribute)
 
     def _in_exc_state(self, generator: int, target: int, attribute: str) -> Iterator[Edge]:
-        """The exception that a generator handles lies in the generator since 3.7, up to 3.10 between the exception's
-        type and its traceback."""
+        """Yield the edge to the exception that a generator handles.
+
+        Since 3.7 it lies in the generator, up to 3.10 between the exception's type and its traceback."""
         release, space, word = self._release, self._space, self._space.machine.word
         value = release["exc_item_value"]
         place, embedded = generator + release["gi_exc_state"] + value, release.get("gi_iframe")

@@ -1,6 +1,6 @@
-"""Names of types where a core lacks the read-only data of their file, and no file with the same build-id is at hand.
+"""Name static types in a core that lacks the read-only data of their file, without another copy of that file.
 
-A static type's name lies in that data; the type itself, and the dicts of modules that hold it by a name, do not.
+A static type's name lies in that data; the type itself, and the module dicts that hold it by a name, do not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_NAME_LENGTH, MAX_PATH_LENGTH = 100, 4 << 10
 PYTHON2_EXCEPTIONS = "exceptions"
 ABC = ("_collections_abc", "collections.abc")
 
-# What Lib/types.py calls the interpreter's types that have no name in builtins; Lib/_collections_abc.py has iterators.
+# The names in Lib/types.py of types of the interpreter that are not in builtins. Lib/_collections_abc.py has iterators.
 TYPES = {
     "FunctionType": "function",
     "CodeType": "code",
@@ -63,9 +63,9 @@ TYPES = {
 ITERATORS = ("iterator", "_keys", "_values", "_items")
 # Since 3.11 the iterator of an ASCII str is a type of its own.
 AMBIGUOUS = ("str_iterator", "zip_iterator")
-# Older names that stand for a type with another one.
+# Older names of types that have another name now.
 ALIASES = ("EnvironmentError", "IOError", "bytes")
-# Modules whose types, made in a module with an underscore before the name, are named without it.
+# Modules whose types are named without the underscore of the module in which they were made.
 PUBLIC = ("collections", "datetime", "decimal", "functools", "operator", "weakref")
 RENAMED = {
     "array.ArrayType": "array.array",
@@ -73,7 +73,7 @@ RENAMED = {
     "thread.LockType": "thread.lock",
     "collections._tuplegetter": "_collections._tuplegetter",
 }
-# What is in the dict of a type: (its name, key, the name of the value's type).
+# Entries in the dicts of types: (the type's name, key, name of the value's type).
 EXAMPLES = (
     ("dict", "keys", "method_descriptor"),
     ("dict", "__len__", "wrapper_descriptor"),
@@ -93,8 +93,9 @@ class Place:
 
 
 def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ranges) -> dict[int, str]:
-    """{type: name} of the types in ``data``, the writable data of loaded objects, that dicts of ``modules`` hold. What
-    has no ``__name__`` in its dict is no module."""
+    """Return {type: name} of the types in ``data`` that dicts of ``modules`` hold.
+
+    ``data``: the writable data of loaded objects. An object without ``__name__`` in its dict is no module."""
     found: dict[int, list[Place]] = {}
     kinds: dict[int, str] = {}
     for module in modules:
@@ -110,7 +111,8 @@ def lost_names(space: Space, release: Release, modules: Iterable[int], data: Ran
 
 
 def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int, str]:
-    """Names of the types of what is in the dicts of well-known types; since 3.12 these are elsewhere."""
+    """Return the names of the types of values in the dicts of well-known types. Since 3.12 these dicts are
+    elsewhere."""
     addresses = {name: address for address, name in names.items()}
     found = {}
     for holder, key, name in EXAMPLES:
@@ -123,7 +125,7 @@ def _examples(space: Space, release: Release, names: dict[int, str]) -> dict[int
 
 
 def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator[tuple[int, Place]]:
-    """(type, place) of the static types in a module's dict. Raises Fault."""
+    """Yield (type, place) of the static types in a module's dict. Raises Fault."""
     entries = [
         (read_name(space, release, key, MAX_NAME_LENGTH), value) for key, value in dict_items(space, release, held)
     ]
@@ -141,7 +143,7 @@ def _places(space: Space, release: Release, held: int, data: Ranges) -> Iterator
 
 
 def _best(places: list[Place]) -> str:
-    """The name of a type that modules hold."""
+    """Return the name of a type, from the modules that hold it."""
     if any(place.module == PYTHON2_EXCEPTIONS for place in places):
         return f"{PYTHON2_EXCEPTIONS}.{max(place.key for place in places if place.module == PYTHON2_EXCEPTIONS)}"
     own = [place.key for place in places if place.module in BUILTINS]
@@ -157,20 +159,20 @@ def _best(places: list[Place]) -> str:
 
 
 def _dotted(places: list[Place]) -> str:
-    """``module.key``, of the module written in C where there is one: others have imported the type."""
+    """Return ``module.key``, preferably of a module written in C: other modules have imported the type."""
     candidates = [place for place in places if place.in_c] or places
     home = min((place.module for place in candidates), key=lambda module: (len(module), module))
     # weakref.ref is ReferenceType too.
     key = max((place.key for place in candidates if place.module == home), key=lambda key: (len(key), key))
     outer = home.removeprefix("_")
     if outer == "io":
-        # It called itself io up to 3.11, its types _io.
+        # Up to 3.11 the module called itself io, and its types _io.
         return f"_io.{key}"
     return f"{outer if outer in PUBLIC else home}.{key}"
 
 
 def like_modules(space: Space, release: Release, types: Iterable[int]) -> list[int]:
-    """Those of ``types`` whose first field is a dict: modules, and a few others. Exceptions have one too."""
+    """Return those of ``types`` whose first field is a dict: modules, and a few others. Exceptions are left out."""
     found = []
     for address in types:
         with suppress(Fault):

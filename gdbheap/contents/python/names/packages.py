@@ -1,5 +1,7 @@
-"""Whose an object is before anybody asks who refers to it: modules, classes and functions are of the package that they
-were written in, frames of their threads, static data of its library."""
+"""Assign objects to packages before references are followed.
+
+Modules, classes and functions belong to the package in which they were written, static data to its library. Running
+frames are homes of their own."""
 
 from __future__ import annotations
 
@@ -31,36 +33,39 @@ __all__ = [
     "namespaces",
 ]
 
-# What a home is.
+# The kinds of homes.
 PACKAGE, STANDARD, FRAME, LIBRARY, THREAD, INTERPRETER_ITSELF, ONE_FILE = (
     "package", "standard library", "frame", "library", "thread", "interpreter", "modules",
 )  # fmt: skip
 MAX_NAME_LENGTH = 200
-# A file that was loaded as so many modules is one holder.
+# A file that was loaded as at least this many modules is one holder.
 MIN_OF_FILE = 4
 MAX_PATH_LENGTH = 4000
 BUILTINS = ("builtins", "__builtin__")
-# Modules that are part of the interpreter, under the names that they had when it started.
+# Modules that are part of the interpreter, under their names at its start.
 FROZEN = ("_frozen_importlib", "_frozen_importlib_external")
-# Where the standard library's extension modules are.
+# The folder of the standard library's extension modules.
 DYNAMIC = "/lib-dynload/"
 INSTALLED = ("/site-packages/", "/dist-packages/")
 FUNCTION, DICT = "function", "dict"
 
 
 class Home(NamedTuple):
-    """``kind``: a word of those above; ``name``: of the package, the frame, the file or the thread, else ""."""
+    """The owner of objects. ``kind``: one of the words above; ``name``: of the package, frame, file or thread, else
+    ""."""
 
     kind: str
     name: str
 
 
 class Homes:
-    """``seeds``: nodes of the graph and what they are at home in. ``open``: those whose dict is a part of them, as a
-    class's is; ``through``: the addresses of the types of such dicts."""
+    """The homes of a graph's nodes.
+
+    ``seeds``: nodes and their homes. ``open``: nodes whose dict is a part of them, such as classes. ``through``: the
+    addresses of the types of such dicts."""
 
     def __init__(self, references: PythonNodes) -> None:
-        """Raises Unsupported where the tables lack a field."""
+        """Find the homes of nodes. Raises Unsupported if the tables lack a field."""
         self._references = references
         self._names: TypeNames = references.objects.names
         graph = references.graph
@@ -90,8 +95,10 @@ class Homes:
             yield number, self._home_of_root(root)
 
     def _known_packages(self, found: list[tuple[Node, Node, str]]) -> dict[str, Home]:
-        """By the names of packages: what lies where ``os`` does is the standard library, and so is what has no file but
-        was imported."""
+        """Return the homes of packages by name.
+
+        Modules in the folder of ``os`` are the standard library, and so are modules that have no file but were
+        imported."""
         files = {
             name: _text(self._references, names, "__file__", MAX_PATH_LENGTH)
             for _module, names, name in found
@@ -109,7 +116,7 @@ class Homes:
         return homes | {name: Home(INTERPRETER_ITSELF, "") for name in BUILTINS}
 
     def _home(self, module: str, is_static: bool = False) -> Home:
-        """Static types may say that they are of a module that was never imported."""
+        """Return the home of a module. A static type may name a module that was never imported."""
         name = module.partition(".")[0]
         if name in self._packages:
             return self._packages[name]
@@ -142,7 +149,7 @@ class Homes:
         return self._libraries.get(root.name, Home(LIBRARY, root.name))
 
     def _of_packages(self) -> Iterator[tuple[str, Home]]:
-        """The names of libraries in the folder of a package or of the standard library, each with that."""
+        """Yield (name of a library, home) for libraries in the folder of a package or of the standard library."""
         for loaded in self._references.objects.target.objects:
             name = loaded.path.rpartition("/")[2]
             for part in INSTALLED:
@@ -154,13 +161,13 @@ class Homes:
 
 
 def modules(references: PythonNodes) -> Iterator[tuple[Node, Node, str]]:
-    """Each module with its dict and its name, "?" where that is not known."""
+    """Yield each module with its dict and its name, "?" if unknown."""
     for module, names in namespaces(references):
         yield module, names, _text(references, names, "__name__", MAX_NAME_LENGTH) or "?"
 
 
 def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
-    """Each module with its dict."""
+    """Yield each module with its dict."""
     names, graph = references.objects.names, references.graph
     kinds = [address for address in graph.type_addresses() if names.name(address) == "module"]
     space, place = references.objects.target.space, references.objects.release.at(MODULE_DICT)
@@ -174,7 +181,7 @@ def namespaces(references: PythonNodes) -> Iterator[tuple[Node, Node]]:
 def modules_of_files(
     references: PythonNodes, found: Iterable[tuple[Node, Node, str]]
 ) -> dict[str, list[tuple[Node, Node, str]]]:
-    """Return those of the modules whose file was loaded as MIN_OF_FILE of them or more, by that file."""
+    """Return, by file, the modules whose file was loaded as MIN_OF_FILE modules or more."""
     by_file: dict[str, list[tuple[Node, Node, str]]] = {}
     for module, names, name in found:
         file = _text(references, names, "__file__", MAX_PATH_LENGTH)
@@ -184,12 +191,12 @@ def modules_of_files(
 
 
 def _is_below(file: str, base: str) -> bool:
-    """Return whether a file is the standard library's, which lies below ``base``."""
+    """Return whether a file belongs to the standard library, which lies below ``base``."""
     return file.startswith(f"{base}/") and not any(part in file for part in INSTALLED)
 
 
 def _is_made(references: PythonNodes, names: Node) -> bool:
-    """Return whether a program made a module itself, so that it has no spec. Python 2 does not tell."""
+    """Return whether the program made a module itself, which therefore has no spec. In Python 2 this is unknown."""
     objects = references.objects
     with suppress(Fault, Unsupported):
         spec = dict_lookup(objects.target.space, objects.release, names.address, "__spec__", objects.names.lookups)

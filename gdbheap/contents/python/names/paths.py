@@ -1,4 +1,4 @@
-"""Ways through the graph as people and Python read them."""
+"""Paths through the graph, as text for people and as Python expressions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gdbheap.layout.cpython import FLAG_TYPE
 
 PORTION = 512
 MAX_RUN = 30
-# Edges whose names are kept: many chains lead through the same ones.
+# The number of edges whose names are cached: many chains lead through the same ones.
 KEPT_EDGES = 1 << 14
 FRAME, MEMORY = "frame", "memory"
 OWN_DICT = ".__dict__"
-# A class shows its dict through a proxy.
+# A class shows its dict only through a proxy.
 DICT_OF_CLASS = "__import__('gc').get_referents({})[0]"
-# As Python 3 and 2 write it.
+# As Python 3 and Python 2 write a key.
 _KEY = re.compile(r"\A\[(?:'([A-Za-z_]\w*)'|str\(b'([A-Za-z_]\w*)'\))\]\Z")
 
 
@@ -35,11 +35,11 @@ class ObjectPaths:
         self.edges = EdgeNames(references.objects.repr, references.threads)
         self._kept: dict[int, _Prefix] = {}
         self._edges: dict[tuple[int, int, bool], Edge] = {}
-        # What blocks are that roots lead to, by their first bytes, where that says more than the root.
+        # Names of blocks that roots point to, by their first bytes, if these say more than the root.
         self.named: dict[int, str] = {}
 
     def type_name(self, node: Node) -> str:
-        """The type's name of an object, else a word for what it is."""
+        """Return the name of an object's type, otherwise a word for what the node is."""
         if isinstance(node.root, PythonRoot):
             return FRAME if node.root.is_running else MEMORY
         return self.names.name(node.type) if node.type else self._structure_at(node) or BLOCK
@@ -49,17 +49,18 @@ class ObjectPaths:
         return structures.name_at(node.block) if structures is not None and node.kind == "unknown" else None
 
     def structure_name(self, kind: int) -> str:
-        """The name of a kind of blocks of C code by its number."""
+        """Return the name of the kind of C block with this number."""
         structures = self.references.structures
         return BLOCK if structures is None else structures.name_of(kind)
 
     def kind_name(self, kind: int) -> str:
-        """The name of a type by its address."""
+        """Return the name of the type at an address."""
         return self.names.name(kind)
 
     def edge(self, holder: Node, target: Node, above: str = "") -> Edge:
-        """What ``holder`` (an object, a root, or an unknown block) calls its reference to ``target``. ``above``: the
-        text of an edge to the holder, which says what its keys are if it is a dict."""
+        """Return the name of the reference from ``holder`` (an object, a root, or an unknown block) to ``target``.
+
+        ``above``: the text of an edge to the holder, which decides if the keys of a dict are names."""
         key = holder.id, target.id, is_namespace(above)
         found = self._edges.get(key)
         if found is None:
@@ -98,13 +99,14 @@ class ObjectPaths:
         return Edge(root.name)
 
     def path(self, numbers: Sequence[int]) -> Path:
-        """A chain of the graph that begins at a root; of a long one the steps at both ends. Buffers belong to the
-        object before them."""
+        """Return the path for a chain of the graph that begins at a root; of a long chain, the steps at both ends.
+
+        Buffers belong to the object before them."""
         prefix = self._prefix(numbers)
         expression = prefix.text()
         root = self.references.node(numbers[0]).root if expression else None
         if isinstance(root, PythonRoot) and root.interpreter:
-            # What is evaluated may have a comment.
+            # The expression may have a comment, which Python ignores.
             expression = f"{expression}  #{_where(root)}"
         if len(numbers) <= 4 * STEPS_AT_EACH_END:
             return Path(self._steps(self._objects(numbers)), expression, prefix.length)
@@ -114,7 +116,7 @@ class ObjectPaths:
         )
 
     def naming(self, numbers: Sequence[int]) -> Sequence[int]:
-        """All of it."""
+        """Return the whole chain."""
         return numbers
 
     def _objects(self, numbers: Sequence[int]) -> list[Node]:
@@ -123,7 +125,7 @@ class ObjectPaths:
         return [node for node in self.references.nodes(numbers) if node.kind != "buffer"]
 
     def _steps(self, nodes: list[Node]) -> list[Step]:
-        """A step for each node but the first, which is the root or its target."""
+        """Return a step for each node but the first, which is the root or its target."""
         run = _Prefix()
         steps = []
         for holder, node in zip(nodes, nodes[1:]):
@@ -132,7 +134,7 @@ class ObjectPaths:
         return steps
 
     def _prefix(self, numbers: Sequence[int]) -> _Prefix:
-        """The edges of a chain. What is known of its beginning is kept: other chains begin the same way."""
+        """Return the edges of a chain. Prefixes are cached: other chains begin the same way."""
         done, prefix = 0, _Prefix()
         places = range(PORTION, len(numbers), PORTION)
         for place in reversed(places):
@@ -152,12 +154,12 @@ class ObjectPaths:
         return prefix
 
     def _extend(self, prefix: _Prefix, nodes: list[Node]) -> None:
-        """Add the edges between the nodes. The next one of a run is looked for where the last one was."""
+        """Add the edges between the nodes. The next edge of a run is tried first where the last one was."""
         for holder, node in zip(nodes, nodes[1:]):
             self._next(prefix, holder, node)
 
     def _next(self, prefix: _Prefix, holder: Node, node: Node) -> Edge:
-        """The edge between two nodes, which becomes the last one of the prefix."""
+        """Return the edge between two nodes, and append it to the prefix."""
         prefix.length += 1
         edge = prefix.repeated(holder, node)
         if edge is None:
@@ -168,26 +170,25 @@ class ObjectPaths:
         return edge
 
     def _is_attribute(self, kind: int, edge: Edge) -> bool:
-        """Whether the key in the dict of an instance of the type at ``kind`` is the name of the attribute."""
+        """Return whether a key in the dict of an instance of the type at ``kind`` can be read as an attribute."""
         key = key_of(edge.text) if kind else None
         return key is not None and not self.edges.shadowed(kind, key)
 
 
 def is_own_dict(expression: str) -> bool:
-    """Return whether an expression is the dict of an instance or of a class, which is a part of that."""
+    """Return whether an expression is the dict of an instance or of a class, which counts as a part of that."""
     start, end = DICT_OF_CLASS.split("{}")
     return expression.endswith(OWN_DICT) or (expression.startswith(start) and expression.endswith(end))
 
 
 def _where(root: PythonRoot) -> str:
-    """Whose ``sys.modules``: nothing for the main interpreter's."""
+    """Return " in interpreter N" for the ``sys.modules`` of a subinterpreter; "" for the main interpreter's."""
     return f" in interpreter {root.interpreter}" if root.interpreter else ""
 
 
 @dataclass
 class _Run:
-    """An edge, or an instance's dict with a key in it, that is followed ``count`` times from objects of the type at
-    ``kind``."""
+    """An edge, or an instance's dict with a key in it, that is followed ``count`` times from objects of one type."""
 
     edges: tuple[Edge, ...]
     kind: int
@@ -196,15 +197,16 @@ class _Run:
 
     @property
     def expression(self) -> str:
-        """With ``{}`` for the holder's."""
+        """The expression of one turn, with ``{}`` for the holder's expression."""
         if len(self.edges) == 1:
             return self.edges[0].expression or ""
         return f"{{}}.{key_of(self.edges[1].text)}"
 
 
 class _Prefix:
-    """The beginning of an expression, as runs. ``place``: how many edges of one more turn of the last one it has;
-    ``last``: the text of the last edge."""
+    """The beginning of an expression, as runs.
+
+    ``place``: how many edges of one more turn of the last run are done; ``last``: the text of the last edge."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
@@ -214,21 +216,21 @@ class _Prefix:
         self.lost = False
 
     def copy(self) -> _Prefix:
-        """One that can grow on its own."""
+        """Return a copy that can grow on its own."""
         other = _Prefix()
         other.runs = [replace(run) for run in self.runs]
         other.place, other.length, other.lost, other.last = self.place, self.length, self.lost, self.last
         return other
 
     def own_dict(self) -> int:
-        """The type of the instance whose dict is the last object; 0 where it is none."""
+        """Return the type of the instance whose dict is the last object; 0 if the last object is no such dict."""
         last = self.runs[-1] if self.runs else None
         if last is None or last.of_class or last.edges[-1 if self.place == 0 else 0].text != OWN_DICT:
             return 0
         return last.kind
 
     def add(self, edge: Edge, holder: Node, of_class: bool, plain: bool) -> None:
-        """One more edge; ``plain``: of an instance's own dict, for a key that is the same as an attribute."""
+        """Append an edge. ``plain``: it leads from an instance's own dict, and its key can be read as an attribute."""
         if edge.expression is None or (holder.root is not None and "{}" in edge.expression):
             self.lost = True
         if self.place:
@@ -248,7 +250,7 @@ class _Prefix:
             self.runs.append(run)
 
     def repeated(self, holder: Node, target: Node) -> Edge | None:
-        """The next edge of the last run if it leads from ``holder`` to ``target`` too; counts it then."""
+        """Return the last run's next edge if it leads from ``holder`` to ``target``, and count it; otherwise None."""
         if not self.runs:
             return None
         run = self.runs[-1]
@@ -267,7 +269,7 @@ class _Prefix:
         return edge
 
     def text(self) -> str | None:
-        """The whole expression; a long run as a loop."""
+        """Return the whole expression, a long run as a loop; None if an edge has no expression."""
         if self.lost or not self.runs:
             return None
         text = ""
@@ -285,6 +287,6 @@ class _Prefix:
 
 
 def key_of(text: str) -> str | None:
-    """The key that an edge with this text is about, where that is an identifier."""
+    """Return the key in the text of an edge, if it is an identifier; otherwise None."""
     found = _KEY.match(text)
     return found and (found[1] or found[2])

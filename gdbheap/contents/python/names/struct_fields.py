@@ -1,7 +1,7 @@
-"""Fields of types in C that no table of members names, by the structure that each type's source declares.
+"""Names of fields of C types that are in no table of members, from the structures in the types' sources.
 
-A name is an attribute of Python, or has an arrow, ``(chain)->source``: a field that only C code can reach. Offsets are
-those of builds whose objects have a plain head; ``Release.at`` moves them. Sources: Objects/ and Modules/ of CPython
+A name is a Python attribute, or has an arrow, ``(chain)->source``: a field that only C code can reach. Offsets are
+those of builds whose objects have a plain header; ``Release.at`` moves them. Sources: Objects/ and Modules/ of CPython
 2.7 to 3.13, numpy/ndarraytypes.h, lxml's etree.h and parser.pxi.
 """
 
@@ -87,14 +87,15 @@ PYTHON_2: dict[str, Names] = {
     "_ssl._SSLSocket": {},
 }
 LRU_CACHE = "functools._lru_cache_wrapper"
-# Since 3.7, and before: gh-72179 moved what is used the most to the front.
+# Since 3.7, and before: gh-72179 moved the most used fields to the front.
 LRU_FIELDS: Names = {72: "->cache", 88: "__wrapped__"}
 OLD_LRU_FIELDS: Names = {72: "__wrapped__", 88: "->cache", 96: "->cache_info_type"}
 IMPORTED = "itertools."
 
 
 def struct_fields(release: Release, name: str) -> Names:
-    """Return the fields of the type called ``name`` by their offsets in this build; none of an unknown type."""
+    """Return the names of fields of the type called ``name``, by their offsets in this build; empty for an unknown
+    type."""
     name = name[len(IMPORTED) :] if name.startswith(IMPORTED) else name
     if name == LRU_CACHE:
         found = LRU_FIELDS if (release.major, release.minor) >= (3, 7) else OLD_LRU_FIELDS

@@ -22,13 +22,13 @@ from gdbheap.layout.cpython import (
 
 BUILTINS = ("builtins", "__builtin__")
 MAX_NAME_BYTES = 500
-# Bases that are met in chains of full length, by all types together; then each chain has a few: a target may have as
-# many types as blocks. Programs have some ten thousand types, with five bases each.
+# After this many bases in all, each type's chain of bases is cut to a few: a hostile target may have as many types as
+# blocks. Real programs have some ten thousand types, with five bases each.
 MANY_BASES, FEW_BASES = 1 << 18, 4
 
 
 class TypeNames:
-    """Names of types by address; each is read once. ``lost``: names of those that are not in memory."""
+    """Names of types by address; each is read once. ``lost``: names of types whose own name is not in memory."""
 
     def __init__(self, space: Space, release: Release, lost: dict[int, str] | None = None) -> None:
         self._space = space
@@ -39,20 +39,23 @@ class TypeNames:
         self.lookups = Lookups()
 
     def name(self, address: int) -> str:
-        """The name of the type at ``address``; ``type at 0x…`` when its name is not in memory nor in a file at hand."""
+        """Return the name of the type at ``address``; ``type at 0x…`` if it is neither in memory nor in an available
+        file."""
         if address not in self._names:
             name = self._read(address) or self._lost.get(address) or self._name_now(address)
             self._names[address] = name or f"type at {address:#x}"
         return self._names[address]
 
     def _name_now(self, address: int) -> str | None:
-        """The type's name in the process as it runs, where it was let go before all was copied: no name changes."""
+        """Return the type's name from the running process, where it was resumed before all was copied: names do not
+        change."""
         space = self._space.as_it_runs()
         return None if space is None else TypeNames(space, self._release)._read(address)
 
     def with_bases(self, address: int) -> Iterator[str]:
-        """Yield the names of the type at ``address`` and of its bases, each the one before's ``__base__``, as far as
-        they can be read."""
+        """Yield the names of the type at ``address`` and of its bases, each the ``__base__`` of the one before.
+
+        The bases end where memory cannot be read."""
         most = MAX_BASES if self._bases_left > 0 else FEW_BASES
         for _ in range(most if address else 0):
             self._bases_left -= 1
@@ -65,7 +68,7 @@ class TypeNames:
                 break
 
     def module(self, address: int) -> str:
-        """The module of the type at ``address``, "builtins" where its name has none."""
+        """Return the module of the type at ``address``; "builtins" if its name has none."""
         if self.flags(address) & FLAG_HEAP_TYPE:
             return self._module(address) or BUILTINS[0]
         try:
@@ -75,7 +78,7 @@ class TypeNames:
         return name.decode("utf-8", "replace").rpartition(".")[0] or BUILTINS[0]
 
     def flags(self, address: int) -> int:
-        """``tp_flags`` of the type at ``address``; 0 when it cannot be read."""
+        """Return ``tp_flags`` of the type at ``address``; 0 if it cannot be read."""
         try:
             return self._space.word(address + self._release.at(TP_FLAGS))
         except Fault:
@@ -90,7 +93,7 @@ class TypeNames:
         return self._static_name(address)
 
     def _static_name(self, address: int) -> str | None:
-        """``tp_name``: dotted for types of extension modules, plain for builtins."""
+        """Return ``tp_name``: dotted for types of extension modules, plain for builtins; None if it cannot be read."""
         try:
             field = self._space.word(address + self._release.at(TP_NAME))
             name = self._space.cstring(field, MAX_NAME_BYTES).decode("utf-8", "replace")
@@ -108,7 +111,7 @@ class TypeNames:
             return None
 
     def _module(self, address: int) -> str | None:
-        """``__module__`` in the type's dictionary, when it is a string."""
+        """Return ``__module__`` from the type's dict, if it is a string; otherwise None."""
         try:
             held = self._space.word(address + self._release.at(TP_DICT))
             found = dict_lookup(self._space, self._release, held, "__module__", self.lookups)

@@ -1,1 +1,1 @@
-"""Objects and what they own: where each lies, how large it is, what it refers to."""
+"""Objects and what they own: where each lies, its size, and its references."""

@@ -1,4 +1,4 @@
-"""An instance's attributes: in a dict, in values before or after the object, in slots."""
+"""Read an instance's attributes: from a dict, from values before or after the object, and from slots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Slot = tuple[str, int]
 
 
 class Attributes:
-    """Finds attributes; reads what a class says of its slots once. Names are cut at MAX_NAME_LENGTH."""
+    """Finds attributes; the slots of each class are read once. Names are cut at MAX_NAME_LENGTH."""
 
     MAX_NAME_LENGTH = MAX_NAME_LENGTH
 
@@ -49,7 +49,7 @@ class Attributes:
         self._lookups = Lookups()
 
     def of(self, memory: Memory, address: int, kind: int) -> Iterator[tuple[str, int]]:
-        """(name, value's address) of each attribute that is set of the instance of the class at ``kind``.
+        """Yield (name, address of the value) of each attribute that is set in the instance of the class at ``kind``.
 
         Raises Fault."""
         for slot, offset in self._slots_of(kind):
@@ -62,15 +62,17 @@ class Attributes:
                 yield name, value
 
     def is_slot(self, kind: int, name: str) -> bool:
-        """Whether the attribute lies in a slot of the class or of a base."""
+        """Return whether the attribute lies in a slot of the class or of a base."""
         return any(slot == name for slot, _offset in self._slots_of(kind))
 
     def reader(
         self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None = None
     ) -> Callable[[int], int]:
-        """A function from other instances of the class to the value of the attribute, 0 where it has none; made from
-        the instance at ``address``, and quick for those that keep it in the same place. It raises Fault where a name
-        that may be this one cannot be read, and where the ``allowance`` ends; without one it grows with each call."""
+        """Return a function from other instances of the class to the value of the attribute, 0 if it has none.
+
+        It is made from the instance at ``address``, and is fast for instances that keep the attribute in the same
+        place. It raises Fault if a key that may be this name cannot be read, and at the end of the ``allowance``;
+        without one the allowance grows with each call."""
         for slot, offset in self._slots_of(kind):
             if slot == name:
                 return lambda other: memory.word(other + offset)
@@ -83,7 +85,7 @@ class Attributes:
         return read
 
     def _value(self, memory: Memory, address: int, kind: int, name: str, allowance: Allowance | None) -> int:
-        """The value of an attribute that lies in no slot; 0 where there is none. Raises Fault."""
+        """Return the value of an attribute that lies in no slot; 0 if there is none. Raises Fault."""
         if allowance is None:
             self._lookups.begin(name)
         for key, value in self._own(memory, address, kind, allowance or self._lookups):
@@ -91,13 +93,15 @@ class Attributes:
             if own == name:
                 return value
             if own is None:
-                # A key of another type can be read; what cannot be may be the one.
+                # A key of another type can be read; one that cannot be read may be this name.
                 memory.read(key, self._release["sizeof_ascii"] + len(name))
         return 0
 
     def _finder(self, memory: Memory, address: int, kind: int, name: str) -> Callable[[int], int] | None:
-        """A function from instances whose values share the class's keys to the attribute's value, 0 where they do not;
-        None where the instance at ``address`` does not."""
+        """Return a function from instances whose values share the class's keys to the attribute's value, 0 for other
+        instances.
+
+        None if the instance at ``address`` does not share the keys."""
         start = self._shared(memory, address, kind)
         if start is None or not start(address):
             return None
@@ -114,7 +118,8 @@ class Attributes:
         return find
 
     def _shared(self, memory: Memory, address: int, kind: int) -> Callable[[int], int] | None:
-        """A function from instances to the first of their values, 0 where those do not share the type's keys."""
+        """Return a function from instances to the address of their first value, 0 if they do not share the type's
+        keys."""
         release = self._release
         where, header, before = release.get("managed_dict"), release.get("values_header"), release.get("ma_values")
         if where is not None and memory.word(kind + release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -136,7 +141,7 @@ class Attributes:
         return split
 
     def dict_of(self, memory: Memory, address: int, kind: int) -> int:
-        """The address of the instance's dict; 0 where there is none, or none yet. Raises Fault."""
+        """Return the address of the instance's dict; 0 if it has none, or none yet. Raises Fault."""
         where = self._release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
             place = _dict_place(memory, self._release, address, kind)
@@ -147,7 +152,7 @@ class Attributes:
     def _own(
         self, memory: Memory, address: int, kind: int, allowance: Allowance | None = None
     ) -> Iterator[tuple[int, int]]:
-        """(key, value) of what is in the instance's dict, or will be when somebody asks for it."""
+        """Return (key, value) pairs of the instance's dict, also if the dict is not materialised yet."""
         release = self._release
         where = release.get("managed_dict")
         if where is None or not memory.word(kind + self._release.at(TP_FLAGS)) & FLAG_MANAGED_DICT:
@@ -164,8 +169,10 @@ class Attributes:
         return dict_items(memory, self._release, found, allowance) if found else iter(())
 
     def _values(self, memory: Memory, address: int, kind: int, word: int) -> int:
-        """Where the values lie while there is no dict: after the object (3.13), in a block that the word before the
-        dict's points to (3.11) or the dict's own word, marked (3.12); 0 when there is a dict."""
+        """Return where the values lie while there is no dict; 0 if there is a dict.
+
+        They lie after the object (3.13), in a block that the word before the dict's points to (3.11), or in one that
+        the dict's own word points to, tagged (3.12)."""
         inline, before = self._release.get("flag_inline_values"), self._release.get("managed_values")
         if inline is not None:
             values = address + memory.word(kind + self._release.at(TP_BASICSIZE))
@@ -182,7 +189,8 @@ class Attributes:
         return self._slots[kind]
 
     def _read_slots(self, kind: int) -> list[Slot]:
-        """Name and offset of each member that is an object, of the class and its bases, the bases' first."""
+        """Return name and offset of each member that is an object, of the class and its bases; the bases' members come
+        first."""
         found: list[list[Slot]] = []
         while kind and len(found) < MAX_BASES:
             try:
@@ -207,8 +215,9 @@ class Attributes:
 
 
 def _dict_place(memory: Memory, release: Release, address: int, kind: int) -> int:
-    """Where the pointer to the instance's dict lies, 0 when the class has none; counted from the end of an object of
-    variable size."""
+    """Return the address of the pointer to the instance's dict; 0 if the class has none.
+
+    For objects of variable size the offset may be negative: it counts from the object's end."""
     fields = (TP_DICTOFFSET, TP_BASICSIZE, TP_ITEMSIZE)
     offset, basic, item = (signed_word(memory, kind + release.at(field)) for field in fields)
     if offset >= 0:

@@ -1,4 +1,4 @@
-"""What is read of a target's memory to tell what its objects say: a Space, or one with a budget."""
+"""The interface for reading a target's memory to interpret objects: a Space, or a reader with a budget."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Protocol
 from gdbheap._native import Space
 from gdbheap.machines.machine import Machine
 
-# Read at a time: a part of a page on every machine.
+# Bytes read at a time: a part of a page on every machine.
 STEP = 4 << 10
 MAX_PAGES = 1 << 14
 
 
 class Memory(Protocol):
-    """Each raises Fault where nothing is."""
+    """The memory of a target. Each read raises Fault if bytes are absent."""
 
     @property
     def machine(self) -> Machine:
-        """Of the target."""
+        """The machine of the target."""
 
     def read(self, address: int, size: int) -> bytes:
-        """Exactly ``size`` bytes."""
+        """Return exactly ``size`` bytes."""
 
     def word(self, address: int) -> int:
-        """A word."""
+        """Return the word at ``address``."""
 
     def u32(self, address: int) -> int:
-        """Half of one."""
+        """Return the little-endian 32-bit number at ``address``."""
 
 
 def signed_word(memory: Memory, address: int) -> int:
-    """A word with a sign (Py_ssize_t). Raises Fault."""
+    """Return the signed word (Py_ssize_t) at ``address``. Raises Fault."""
     return int(memory.machine.structure("N").unpack(memory.read(address, memory.machine.word))[0])
 
 
 class Pages:
-    """A target that does not run, read a page at a time: for walks that look at a word here and a word there."""
+    """The memory of a stopped target, read page by page: for walks that read single words in many places."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -52,7 +52,7 @@ class Pages:
         return page
 
     def word(self, address: int) -> int:
-        """A word. Raises Fault."""
+        """Return the word at ``address``. Raises Fault."""
         at = address % STEP
         page = self._page(address // STEP)
         if at + self._word.size <= len(page):
@@ -61,11 +61,11 @@ class Pages:
         return self._space.word(address)
 
     def u32(self, address: int) -> int:
-        """Half of one. Raises Fault."""
+        """Return the little-endian 32-bit number at ``address``. Raises Fault."""
         return int.from_bytes(self.read(address, 4), "little")
 
     def read(self, address: int, size: int) -> bytes:
-        """Exactly ``size`` bytes. Raises Fault."""
+        """Return exactly ``size`` bytes. Raises Fault."""
         at = address % STEP
         if at + size <= STEP:
             found = self._page(address // STEP)[at : at + size]
@@ -74,9 +74,9 @@ class Pages:
         return self._space.read(address, size)
 
     def read_available(self, address: int, size: int) -> bytes:
-        """As many of the bytes as there are before the first that is absent."""
+        """Return the bytes before the first absent one, at most ``size``."""
         return self._space.read_available(address, size)
 
     def cstring(self, address: int, limit: int) -> bytes:
-        """Up to the byte 0. Raises Fault."""
+        """Return the bytes before the first zero byte, at most ``limit``. Raises Fault."""
         return self._space.cstring(address, limit)

@@ -1,4 +1,4 @@
-"""Who holds the used blocks of a Python process, and what lies in any one of them."""
+"""The owners of the used blocks of a Python process, and the object in any one of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GC_HEADS = (16, 24, 32)
 NO_GC_HEAD = (0,)
 # The size of the request and its domain (Objects/obmalloc.c, _PyMem_DebugRawAlloc).
 HOOK = 16
-# Without a tzinfo these are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
+# Without a tzinfo, these objects are allocated without the field for it (Modules/_datetimemodule.c, 2.7 to 3.15).
 SHORTENED = [("datetime.time", 32), ("datetime.datetime", 40)]
 
 Progress = Callable[[int, int], object]
@@ -42,7 +42,7 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class TypeLayout:
-    """What the native classifier is told; see native/core/src/python/layout.rs."""
+    """The layout of types for the native classifier; see native/core/src/python/layout.rs."""
 
     data: list[tuple[int, int]]
     smallest_heap_type: int
@@ -75,8 +75,7 @@ class TypeLayout:
 
 @dataclass(frozen=True)
 class Estimate:
-    """About how many objects there are of the type at ``address``, and their bytes: those that live, and those on free
-    lists."""
+    """An estimate of the objects of the type at ``address``, and of their bytes: live ones, and those on free lists."""
 
     type: str
     address: int
@@ -98,8 +97,9 @@ class Found:
 
 @dataclass(frozen=True)
 class CensusRequest:
-    """The input of a census next to the heaps; see native/core/src/python/census.rs. ``roots``: the owner of each root
-    of the graph, as a number of ``Roots.names``."""
+    """The input of a census, next to the heaps; see native/core/src/python/census.rs.
+
+    ``roots``: the owner of each root of the graph, as an index into ``Roots.names``."""
 
     roots: list[int]
     watched: list[int]
@@ -108,10 +108,10 @@ class CensusRequest:
 
 @dataclass(frozen=True)
 class Owner:
-    """Who owns a buffer: the object's address and type's name, and what the buffer is to it (``items``, ``keys``).
+    """The owner of a buffer: the object's address, its type's name, and the role of the buffer (``items``, ``keys``).
 
-    For a block that no object but a root leads to (see ``Roots``) the type is None, ``address`` is that of the word
-    that points to it, and ``role`` names the root.
+    If a root, and no object, leads to the block (see ``Roots``), the type is None, ``address`` is that of the word that
+    points to the block, and ``role`` names the root.
     """
 
     address: int
@@ -120,10 +120,10 @@ class Owner:
 
 
 class Objects:
-    """The Python objects of one target, in the ``blocks`` of its allocators; and those in ``unwalked`` memory that
-    others point to, with the buffers that objects' own fields tell of.
+    """The Python objects of one target, in the ``blocks`` of its allocators.
 
-    Raises Unsupported when the layout cannot be proven.
+    Included are objects in ``unwalked`` memory to which others point, with the buffers that the objects' own fields
+    give. Raises Unsupported if the layout cannot be proven.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Objects:
         self._owners: dict[int, Owner | None] = {}
 
     def heaps_with(self, mapped: Ranges) -> _native.Heaps:
-        """Return the heaps, and each of the ranges, which are mapped memory, as a block whose bytes are not read."""
+        """Return the heaps, with each range of mapped memory added as a block whose bytes are not read."""
         claimed = [] if self.claimed is None else [self.claimed]
         stores = [*self.blocks.stores, *claimed, _native.Claimed(mapped)]
         return self._heaps(stores) if mapped else self.heaps
@@ -168,8 +168,8 @@ class Objects:
         return _native.Heaps(self.target.space, stores)
 
     def _prove(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Learns from the blocks themselves what precedes an object, and compares with what the release says."""
-        # Other bits mean something else in each release: in 2.7 nearly every type has 1 << 3 and 1 << 4.
+        """Determine from the blocks themselves what precedes an object, and compare it with what the release says."""
+        # Other flag bits differ between releases: in 2.7 nearly every type has 1 << 3 and 1 << 4.
         mask = cpython.FLAG_GC | layout.flags_pre_header
         for where, heaps in self._sampled.items():
             votes = _native.vote_distances(heaps, layout, mask, SAMPLED_POOLS)
@@ -192,7 +192,10 @@ class Objects:
         )
 
     def _prove_by_references(self, layout: TypeLayout, facts: Facts) -> TypeLayout:
-        """Without a walked block: the size of PyGC_Head with which references lead to the most. Raises Unsupported."""
+        """Determine the size of PyGC_Head without a walked block: the one with which references lead to the most
+        blocks.
+
+        Raises Unsupported."""
         known = self.release.get("gc_head")
         heads = GC_HEADS if known is None else (known,)
         counts = {head: len(self._find_claimed(replace(layout, gc_head=head))) for head in heads}
@@ -210,7 +213,8 @@ class Objects:
 
     @property
     def _sampled(self) -> dict[str, _native.Heaps]:
-        """Where small objects may lie: in what is for them alone, or without that in chunks of malloc."""
+        """The heaps in which small objects may lie: in stores for objects alone or, without these, in chunks of
+        malloc."""
         own, general = self.blocks.own, self.blocks.general
         sampled = {name: self._heaps([store, *general.values()]) for name, store in own.items()}
         for name, store in general.items() if not self.blocks.replacing else ():
@@ -218,7 +222,8 @@ class Objects:
         return sampled
 
     def _class_dealloc(self, layout: TypeLayout, heaps: _native.Heaps) -> int:
-        """``subtype_dealloc``: the deallocator that more heap types have than any other; 0 when there are none."""
+        """Return ``subtype_dealloc``: the deallocator that more heap types have than any other; 0 without heap
+        types."""
         sample = _native.sample_types(heaps, layout, TYPES_IN_POOLS)
         heap_types = [address for address, flags in sample.items() if flags & cpython.FLAG_HEAP_TYPE]
         votes: Counter[int] = Counter()
@@ -228,7 +233,7 @@ class Objects:
         return votes.most_common(1)[0][0] if votes else 0
 
     def _lost_names(self, facts: Facts) -> dict[int, str]:
-        """Names of static types whose own are in no file at hand: what modules call them; none where none is lost."""
+        """Return the names that modules give to static types whose own names are in no available file."""
         space, layout = self.target.space, self.layout
         if all(loaded.elf is not None for loaded in self.target.objects if loaded.writable_ranges()):
             return {}
@@ -244,7 +249,7 @@ class Objects:
         return lost
 
     def _with_claimed(self, layout: TypeLayout, facts: Facts, progress: Progress | None) -> TypeLayout:
-        """The layout once it is known what lies in unwalked memory, which is among the heaps from now on."""
+        """Return the layout once the blocks in unwalked memory are known. From then on these are among the heaps."""
         claimed = self.claimed = self._find_claimed(layout, progress)
         facts.add(
             "blocks by objects' own fields", len(claimed), "references from walked blocks, static data and stacks"
@@ -258,15 +263,17 @@ class Objects:
         return found
 
     def static_types(self) -> list[int]:
-        """The addresses of static types: what looks like one in the data of loaded objects, and is of a type that lies
-        there too or among the interpreter's own blocks."""
+        """Return the addresses of static types.
+
+        These are structures in the data of loaded objects that look like a type, and whose own type lies there too or
+        among the interpreter's own blocks."""
         own = [*self.blocks.own.values(), *([] if self.claimed is None else [self.claimed])]
         return _native.static_types(self._heaps(own), self.layout)
 
     def _confirm_pre_header(
         self, votes: Sequence[_native.DistanceVotes], head: int, layout: TypeLayout, facts: Facts
     ) -> None:
-        """Objects with a managed dictionary must occur where the release's table puts them."""
+        """Check that objects with a managed dictionary occur where the release's table says. Raises Unsupported."""
         flags = cpython.FLAG_GC | cpython.FLAG_MANAGED_DICT
         ballots = _ballots(votes, flags)
         if not layout.flags_pre_header & cpython.FLAG_MANAGED_DICT or sum(ballots.values()) < MIN_VOTES:
@@ -282,9 +289,11 @@ class Objects:
         unknown: int = 0,
         references: Nodes | None = None,
     ) -> _native.Census:
-        """Classify every used block; the owners of the ``watched`` blocks (user addresses) are remembered, and the
-        ``unknown`` largest blocks that nobody leads to are listed. ``references``: the graph that says whose the blocks
-        of C code are; without one they are nobody's."""
+        """Classify every used block.
+
+        The owners of the ``watched`` blocks (the program's pointers) are remembered, and the ``unknown`` largest blocks
+        without an owner are listed. ``references``: the graph that gives the owners of C blocks; without it they have
+        none."""
         question = CensusRequest(self._root_numbers(references), list(watched), unknown)
         graph = None if references is None else references.graph
         census = _native.take_census(self.heaps, self.layout, question, graph, progress)
@@ -294,7 +303,7 @@ class Objects:
         return census
 
     def _root_numbers(self, references: Nodes | None) -> list[int]:
-        """Return whose each root of a graph is: a library's, the threads', or else the interpreter's."""
+        """Return the owner of each root of a graph: a library, the threads, or else the interpreter."""
         names = {name: number for number, name in enumerate(self.roots.names)}
         threads = dict.fromkeys(ON_STACKS, names[THREADS])
         return [{**names, **threads}.get(root.name, 0) for root in (references.roots if references else ())]
@@ -306,25 +315,27 @@ class Objects:
         return Owner(place, None, self.roots.names[found.role])
 
     def estimate(self) -> list[Estimate]:
-        """What a sample says of all objects in blocks of up to 512 bytes, a row for each type; it costs the same
-        however large the heap is."""
+        """Return an estimate of all objects in blocks of up to 512 bytes, a row for each type.
+
+        It is made from a sample: the cost does not depend on the size of the heap."""
         rows = _native.estimate_types(self.heaps, self.layout, ESTIMATE_POOLS)
         return [
             Estimate(self.names.name(row.kind), row.kind, row.live, row.bytes, row.idle, row.idle_bytes) for row in rows
         ]
 
     def objects_in(self, blocks: Sequence[tuple[int, int]]) -> list[Found | None]:
-        """The object in each block (user address, size of the block), or None; of several the first."""
+        """Return the object in each block (program's pointer, size of the block), or None; the first one of several."""
         return self._objects_at([(address, size, address) for address, size in blocks])
 
     def addresses_in(self, blocks: Sequence[tuple[int, int]]) -> list[int | None]:
-        """The address of the object in each block, or None."""
+        """Return the address of the object in each block, or None."""
         places = [(address, size, address) for address, size in blocks]
         rows = _native.objects_in(self.heaps, self.layout, places)
         return [None if row is None else row.address for row in rows]
 
     def object_at(self, block: int, size: int, address: int) -> Found | None:
-        """The object at ``address`` in a block (user address, size): Python 2 puts many numbers in one."""
+        """Return the object at ``address`` in a block (program's pointer, size): Python 2 puts many numbers in one
+        block."""
         return self._objects_at([(block, size, address)])[0]
 
     def _objects_at(self, places: list[tuple[int, int, int]]) -> list[Found | None]:
@@ -337,51 +348,53 @@ class Objects:
     def chunks_of(
         self, kinds: set[int], wanted: _native.Wanted, progress: Progress | None = None
     ) -> list[_native.ListedChunk]:
-        """The wanted chunks that look like live objects of the types at ``kinds``."""
+        """Return those of the ``wanted`` chunks that look like live objects of the types at ``kinds``."""
         return _native.list_objects(self.heaps, self.layout, kinds, wanted, progress)
 
     def instances(
         self, kinds: dict[int, int], without: set[int], order: str, top: int | None, progress: Progress | None = None
     ) -> _native.InstanceList:
-        """Live objects of the types at ``kinds``, which have their places in the alphabet: the first ``top`` in
-        ``order``, with the size of the block and that of the blocks which its fields own. ``without``: blocks that
-        only look like objects."""
+        """Return live objects of the types at ``kinds``, the first ``top`` in ``order``.
+
+        Each has the size of its block and of the blocks that its fields own. The values of ``kinds`` are the types'
+        ranks in the alphabet. ``without``: blocks that only look like objects."""
         return _native.list_instances(self.heaps, self.layout, kinds, without, order, top, progress)
 
     def asked_sizes(self, without: set[int], progress: Progress | None = None) -> list[_native.AskedSize]:
-        """Of each of pymalloc's size classes what its live objects asked for, of those that tell."""
+        """Return, for each size class of pymalloc, the bytes that its live objects asked for, of objects that show
+        it."""
         return _native.asked_sizes(self.heaps, self.layout, sizing(self.release), without, progress)
 
     def owners_of(
         self, blocks: Sequence[int], progress: Progress | None = None, references: Nodes | None = None
     ) -> dict[int, Owner | None]:
-        """Return the owner of each block that is a buffer (user addresses); None for those that have none, or none that
-        is known without the graph ``references``.
+        """Return the owner of each block that is a buffer, by the program's pointer.
 
-        It takes a census for those not yet known, with the graph as there."""
+        None if it has no owner, or none that is known without the graph ``references``. A census is taken for blocks
+        that are not known yet."""
         missing = [block for block in blocks if block not in self._owners]
         if missing:
             self.census(missing, progress, references=references)
         return {block: self._owners.get(block) for block in blocks}
 
     def in_slabs(self, name: str) -> bool:
-        """Whether objects of that type lie many to a block, which is free only as a whole."""
+        """Return whether many objects of this type share a block, which is freed only as a whole."""
         return self.layout.slab is not None and name in self.layout.slab.names
 
     def type_at(self, address: int) -> str:
-        """The type's name of the object at ``address``, wherever it lies; "?" when that cannot be read."""
+        """Return the name of the type of the object at ``address``, wherever it lies; "?" if that cannot be read."""
         try:
             return self.names.name(self.target.space.word(address + self.release.at(cpython.OB_TYPE)))
         except Fault:
             return "?"
 
     def text(self, found: Found, limits: Limits | None = None) -> str | None:
-        """A bounded repr of an object; None when no more than its type is known of it."""
+        """Return a bounded repr of an object; None if only its type is known."""
         return self.repr.text(found.address, limits or Limits())
 
 
 def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
-    """The layout with the fields of types and objects where this build has them."""
+    """Return the layout with the offsets of fields of types and objects in this build."""
     return replace(
         layout,
         ob_refcnt=release.ob_refcnt,
@@ -396,7 +409,7 @@ def _with_head(layout: TypeLayout, release: cpython.Release) -> TypeLayout:
 
 
 def _is_readable(space: _native.Space, release: cpython.Release, address: int) -> bool:
-    """Whether a type's name is in memory, or in a file at hand."""
+    """Return whether a type's name is in memory, or in an available file."""
     try:
         return bool(space.cstring(space.word(address + release.at(cpython.TP_NAME)), 1))
     except Fault:
@@ -404,14 +417,14 @@ def _is_readable(space: _native.Space, release: cpython.Release, address: int) -
 
 
 def _ballots(votes: Sequence[_native.DistanceVotes], flags: int) -> dict[int, int]:
-    """Distance to blocks, for types with exactly these flags."""
+    """Return the votes for each distance between block and object, of types with exactly these flags."""
     return {vote.distance: vote.blocks for vote in votes if vote.flags == flags}
 
 
 def _winner(votes: Sequence[_native.DistanceVotes], flags: int, distances: tuple[int, ...]) -> int | None:
-    """The one of ``distances`` that most objects with exactly these flags agree on; None when too few do.
+    """Return the one of ``distances`` on which most objects with exactly these flags agree; None if too few do.
 
-    A block that holds a small number before a pointer to a class votes too, wherever it has them.
+    A block that holds a small number before a pointer to a class votes too, wherever these two lie.
     """
     ballots = {distance: count for distance, count in _ballots(votes, flags).items() if distance in distances}
     best = max(ballots, key=lambda distance: ballots[distance], default=0)

@@ -1,5 +1,7 @@
-"""The state of CPython's cyclic garbage collector, found by its shape: three generations, each the head of a list that
-points back to it, a threshold and a count, and the head of the permanent generation after them."""
+"""The state of CPython's cyclic garbage collector, found by its shape.
+
+Three generations, each the head of a list that points back to it, with a threshold and a count; after them the head of
+the permanent generation."""
 
 from __future__ import annotations
 
@@ -13,17 +15,18 @@ from gdbheap.machines.machine import LOWEST_ADDRESS, Machine
 from gdbheap.targets.ranges import Ranges, WordTest, backed_pieces
 
 GENERATIONS = 3
-# Of PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
+# Offsets in PyGC_Head: _gc_next, _gc_prev. The lowest bits of the second are flags.
 NEXT, PREVIOUS = 0, 8
 FLAGS = 7
 
 
 @dataclass(frozen=True)
 class Shape:
-    """struct gc_generation by the size of PyGC_Head, ``head``: ``step`` bytes from one generation to the next.
-    ``switches``: where, before the first, the ints enabled and debug are; the bytes around them are zero between
-    collections. ``pointer``: up to 3.13 a pointer to the youngest generation precedes the permanent one; its bytes with
-    padding."""
+    """The layout of struct gc_generation, by the size ``head`` of PyGC_Head.
+
+    ``step``: the bytes from one generation to the next. ``switches``: the offsets, before the first generation, of the
+    ints enabled and debug; the bytes around them are zero between collections. ``pointer``: up to 3.13 a pointer to the
+    youngest generation precedes the permanent one; its bytes with padding."""
 
     head: int
     step: int
@@ -32,7 +35,7 @@ class Shape:
 
 
 SHAPES = {16: Shape(16, 24, (-12, -4), 8), 32: Shape(32, 48, (-20, -12), 16)}
-# Of the older generations, which count collections of the one before them: 10 unless it was set.
+# For the older generations, which count collections of the one before: 10 unless it was set.
 MAX_THRESHOLD = 1 << 16
 # struct gc_generation_stats, which follow the permanent generation: collections, collected, uncollectable.
 STATS = 24
@@ -43,9 +46,11 @@ WINDOW = 1 << 20
 
 @dataclass(frozen=True)
 class Collector:
-    """What the collector says of itself, youngest generation first. ``frozen``: whether gc.freeze() has put objects
-    aside. ``collections``: how often each generation was collected, with the younger ones; empty where that is not
-    there. ``permanent``: the head of the list of those objects. ``head``: the size of PyGC_Head."""
+    """The state of the collector, youngest generation first.
+
+    ``frozen``: gc.freeze() has put objects aside. ``collections``: how often each generation was collected, with the
+    younger ones; empty if that is not recorded. ``permanent``: the head of the list of frozen objects. ``head``: the
+    size of PyGC_Head."""
 
     address: int
     enabled: bool
@@ -58,15 +63,17 @@ class Collector:
 
     @property
     def is_off(self) -> bool:
-        """Whether it runs only when it is called: gc.disable(), or a threshold of 0."""
+        """Whether it runs only when called: after gc.disable(), or with a threshold of 0."""
         return not self.enabled or self.thresholds[0] == 0
 
 
 def find_collector(
     space: _native.Space, head: int, data: Ranges, interpreters: Callable[[], Sequence[int]]
 ) -> Collector | None:
-    """In the interpreter's data, else in its interpreters (3.9 and 3.10 keep them on the heap). ``head``: the size of
-    PyGC_Head. None where it is not found: up to 3.6 the switch lies elsewhere, 3.14 began with other generations."""
+    """Return the collector in the interpreter's data, or in its interpreters (3.9 and 3.10 keep it on the heap).
+
+    ``head``: the size of PyGC_Head. None if it is not found: up to 3.6 the switch lies elsewhere, and 3.14 began with
+    other generations."""
     shape = SHAPES.get(head)
     if shape is None:
         return None
@@ -75,20 +82,23 @@ def find_collector(
 
 
 def collector_at(space: _native.Space, alike: Collector) -> Collector | None:
-    """The collector of a process that comes from the same exec as the one of ``alike``, which is at the same place;
-    None where it is not."""
+    """Return the collector of a process from the same exec as that of ``alike``: it is at the same address.
+
+    None if it is not there."""
     return _read(space, SHAPES[alike.head], alike.address)
 
 
 def count_frozen(space: _native.Space, collector: Collector, most: int) -> int:
-    """How many objects gc.freeze() has put aside, ``most`` if there are more; 3.12 does so itself with a few when it
-    starts."""
+    """Return the number of objects that gc.freeze() has put aside, at most ``most``.
+
+    3.12 freezes a few itself when it starts."""
     return sum(1 for _head in frozen_heads(space, collector, most))
 
 
 def frozen_heads(space: _native.Space, collector: Collector, most: int) -> Iterator[int]:
-    """Yield the addresses of the heads (PyGC_Head) of objects that gc.freeze() has put aside, at most ``most``; none
-    after one that cannot be read."""
+    """Yield the addresses of the headers (PyGC_Head) of objects that gc.freeze() has put aside, at most ``most``.
+
+    The list ends at a header that cannot be read."""
     at = collector.permanent
     for _count in range(most):
         try:
@@ -115,7 +125,8 @@ def _search(space: _native.Space, shape: Shape, ranges: Ranges) -> Iterator[Coll
 
 
 def _tests(machine: Machine, shape: Shape) -> list[WordTest]:
-    """The older two generations have small thresholds, and the first begins with what may be pointers."""
+    """Return tests for a collector: the older two generations have small thresholds, and the first begins with
+    pointers."""
     every, least = machine.address_end - 1, LOWEST_ADDRESS + 1
     thresholds = [WordTest(shape.step * older + shape.head, 0xFFFFFFFF, 1, MAX_THRESHOLD) for older in (2, 1)]
     return [*thresholds, WordTest(0, every, least, every), WordTest(machine.word, every, least, every)]
@@ -141,6 +152,6 @@ def _read(space: _native.Space, shape: Shape, address: int) -> Collector | None:
 
 
 def _is_head(space: _native.Space, address: int) -> bool:
-    """Whether a list leads from there to there. Raises Fault."""
+    """Return whether a list's head is at ``address``: its neighbours point back to it. Raises Fault."""
     following, previous = space.word(address + NEXT), space.word(address + PREVIOUS)
     return space.word(following + PREVIOUS) & ~FLAGS == address and space.word(previous + NEXT) & ~FLAGS == address

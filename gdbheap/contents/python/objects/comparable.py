@@ -1,4 +1,4 @@
-"""Which objects have a value that can be compared without running anything: str, bytes, numbers, and tuples of such."""
+"""Objects whose values can be compared without running code: str, bytes, numbers, and tuples of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CACHE, CACHE_LIMIT = 72, 96
 
 @dataclass(frozen=True)
 class Values:
-    """What the native half is told; see native/core/src/python/values.rs."""
+    """The layout of values for the native half; see native/core/src/python/values.rs."""
 
     kinds: list[tuple[int, int]]
     sizing: Sizing
@@ -35,7 +35,7 @@ class Values:
 
 
 def values_of(release: Release, types: Mapping[int, str]) -> Values:
-    """Where objects of a release have their values; ``types``: the name of each. Raises Unsupported."""
+    """Return where objects of a release have their values; ``types``: {address: name}. Raises Unsupported."""
     if release.get("unicode_state") is None:
         raise Unsupported(f"values are not compared in Python {release.text}, whose strings are of two kinds")
     return Values(
@@ -50,7 +50,7 @@ def values_of(release: Release, types: Mapping[int, str]) -> Values:
 
 
 def length_at(release: Release, name: str) -> int | None:
-    """Where objects of a built-in type say how long they are; None for types without a length."""
+    """Return the offset of the length in objects of a built-in type; None for types without a length."""
     if name == "str":
         return release.get("unicode_length")
     if name == "dict":
@@ -64,7 +64,7 @@ def length_at(release: Release, name: str) -> int | None:
 
 @dataclass(frozen=True)
 class CacheLimit:
-    """How many ``entries`` an lru_cache has, and its maxsize, -1 for none."""
+    """The number of ``entries`` of an lru_cache, and its maxsize, -1 for none."""
 
     entries: int
     maximum: int
@@ -84,7 +84,7 @@ def cache_limit(texts: Repr, address: int) -> CacheLimit | None:
 
 
 def length_of(texts: Repr, address: int) -> int | None:
-    """Return how many items the object at ``address`` has; None for one without a length, and for no object."""
+    """Return the number of items of the object at ``address``; None for one without a length, and for no object."""
     release, space = texts.release, texts.space
     try:
         kind = texts.kind(space.word(address + release.at(OB_TYPE)))

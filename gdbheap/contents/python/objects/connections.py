@@ -1,8 +1,8 @@
-"""What a connection of the standard library's sqlite3 is to: a file, or a database in memory; and by whom opened.
+"""Find out for a connection of sqlite3 which database it has, a file or memory, and which thread opened it.
 
-No symbols are needed: each step is proven by what the next one leads back to. A connection has its ``sqlite3`` first,
-which has the list of its databases, "main" and "temp"; the main one's Btree leads back to the ``sqlite3``, and on to
-its Pager, before whose file name SQLite (since 3.32) writes where the Pager is (src/pager.c, sqlite3PagerOpen).
+No symbols are needed: each pointer is proven by what its target points back to. A connection has its ``sqlite3`` first,
+which has the list of its databases, "main" and "temp". The main one's Btree points back to the ``sqlite3``, and to its
+Pager. Before the Pager's file name SQLite (since 3.32) stores the Pager's address (src/pager.c, sqlite3PagerOpen).
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ __all__ = ["CONNECTION", "IN_FILE", "IN_MEMORY", "TEMPORARY", "Connection", "rea
 
 CONNECTION = "sqlite3.Connection"
 IN_FILE, IN_MEMORY, TEMPORARY = "file", "memory", "temporary"
-# pysqlite_Connection: its sqlite3 is behind the head; the word before the cache of statements is the pthread_t of the
-# thread that opened it (Modules/_sqlite/connection.h, 3.6 to 3.14).
+# pysqlite_Connection: its sqlite3 comes after the header; the word before the cache of statements is the pthread_t of
+# the thread that opened it (Modules/_sqlite/connection.h, 3.6 to 3.14).
 DATABASE, FIRST_FIELD, LAST_FIELD, WORD = 16, 40, 120, 8
 CACHES = ("functools._lru_cache_wrapper", "sqlite3.Cache")
 # struct sqlite3, struct Db, struct sqlite3_vfs (src/sqliteInt.h, src/sqlite.h.in; the same since 3.7).
 LIST, COUNT, FIRST_TREE, SECOND, VFS_NAME = 32, 40, 8, 32, 24
 NAMES = (b"main", b"temp")
-# struct Pager: bytes that are 0 or 1, of which these say that its file is temporary, and that it has none.
+# struct Pager: bytes that are 0 or 1; two of them say that its file is temporary, and that it has none.
 FLAGS, IS_TEMPORARY, HAS_NO_FILE = slice(16, 20), 0, 3
-# A Pager with what is allocated behind it, and its names.
+# The bytes of a Pager with what is allocated after it, and the longest name.
 PAGER_BYTES, LONGEST_NAME = 8 << 10, 4 << 10
-# Before a name: its Pager, and four bytes of zero.
+# Before a name: the address of its Pager, and four zero bytes.
 BEFORE_NAME, ZEROS = 12, bytes(4)
 MEMORY_NAME, MEMORY_VFS = b":memory:", b"memdb"
 
 
 @dataclass(frozen=True)
 class Connection:
-    """``kind``: IN_FILE, IN_MEMORY or TEMPORARY, None where it is not proven; ``name``: of the file or the database.
-    ``ended``: whether the thread that opened it has ended; None where that is not known."""
+    """A connection.
+
+    ``kind``: IN_FILE, IN_MEMORY or TEMPORARY, or None if it is not proven. ``name``: of the file or the database.
+    ``ended``: the thread that opened it has ended; None if unknown."""
 
     kind: str | None
     name: str
@@ -48,7 +50,7 @@ class Connection:
 def read_connection(
     space: Space, release: Release, names: TypeNames, address: int, threads: Collection[int]
 ) -> Connection:
-    """Return what is known of the connection at ``address``; ``threads``: the pthread_t of those that run."""
+    """Return what is known of the connection at ``address``; ``threads``: the pthread_t of all running threads."""
     if space.machine.word != WORD:
         return Connection(None, "", None)
     try:
@@ -67,7 +69,7 @@ def _main_database(space: Space, database: int) -> tuple[str | None, str]:
     tree = space.word(listed + FIRST_TREE)
     is_alone = space.u32(database + COUNT) == len(NAMES) and not space.word(listed + SECOND + FIRST_TREE)
     if space.word(tree) != database or not is_alone:
-        # The memory may be that of an attached database, or of temporary tables.
+        # The memory may belong to an attached database, or to temporary tables.
         return None, ""
     pager = space.word(space.word(tree + WORD))
     name = _name_in(space, pager)
@@ -87,7 +89,8 @@ def _kind_of(name: bytes, vfs: bytes, flags: bytes) -> str | None:
 
 
 def _name_in(space: Space, pager: int) -> bytes | None:
-    """Return the file name that the Pager points to, before which is the Pager's own address; None where none is."""
+    """Return the file name that the Pager points to, before which the Pager's own address lies; None if there is
+    none."""
     raw = space.read_available(pager, PAGER_BYTES)
     for word in space.machine.words_of(raw[: len(raw) - len(raw) % WORD]):
         at = word - pager
@@ -99,7 +102,7 @@ def _name_in(space: Space, pager: int) -> bytes | None:
 
 
 def _opener(space: Space, release: Release, names: TypeNames, address: int) -> int | None:
-    """Return the pthread_t of the thread that opened it; None where the field is not found."""
+    """Return the pthread_t of the thread that opened the connection; None if the field is not found."""
     try:
         raw = space.read(address + release.at(FIRST_FIELD), LAST_FIELD - FIRST_FIELD)
     except (Fault, OverflowError):

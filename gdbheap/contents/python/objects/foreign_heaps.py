@@ -1,4 +1,4 @@
-"""Python's objects and buffers in memory that nobody walks: malloc is another allocator's.
+"""Python objects and buffers in unwalked memory: malloc is another allocator's.
 
 The search is native/core/src/python/unwalked.rs.
 """
@@ -22,7 +22,8 @@ MAX_SAMPLED_BLOCKS = 20_000
 
 @dataclass(frozen=True)
 class Measures:
-    """What sizes rest on; ``plain``: bits of ``tp_flags`` whose types' objects hold no references."""
+    """What the sizes of objects are computed from. ``plain``: bits of ``tp_flags`` of types whose objects hold no
+    references."""
 
     sizing: Sizing
     keys: TableHead | None
@@ -31,13 +32,15 @@ class Measures:
 
 
 def measures(release: Release) -> Measures:
-    """What the objects of a release say of their sizes, and the table of its dicts."""
+    """Return where the objects of a release record their sizes, and the header of its dicts' tables."""
     (keys,) = [table.head for table in tables_of(release) if table.name == "dict"]
     return Measures(sizing(release), keys)
 
 
 def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
-    """The interpreter's data, then others', then the threads' stacks: words there are to be believed in this order."""
+    """Return the ranges of the interpreter's data, of other data, and of the threads' stacks.
+
+    Words are to be believed in this order."""
 
     def of(numbers: Sequence[int]) -> list[tuple[int, int]]:
         return [(start, end) for number, start, end in roots.ranges if number in numbers]
@@ -49,7 +52,8 @@ def root_ranges(roots: Roots) -> list[list[tuple[int, int]]]:
 def class_dealloc(
     space: _native.Space, heaps: _native.Heaps, layout: _native.TypeLayout, claimed: _native.Claimed
 ) -> int:
-    """``subtype_dealloc``, of heap types of objects in ``claimed``, among ``heaps``: what most have; 0 without any."""
+    """Return ``subtype_dealloc``, the deallocator that most heap types of objects in ``claimed`` have; 0 without
+    any."""
     places = [(start, size, start) for start, size in claimed.sample(MAX_SAMPLED_BLOCKS)]
     types = {row.type_address for row in _native.objects_in(heaps, layout, places) if row is not None}
     votes: Counter[int] = Counter()

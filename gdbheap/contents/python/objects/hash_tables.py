@@ -1,4 +1,4 @@
-"""Tables of dicts and sets: which fields say where they are and how large, and whether one looks nearly empty."""
+"""Tables of dicts and sets: the fields that give their place and size, and a test if a table is nearly empty."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from gdbheap.contents.python.text.repr import SET_USED
 from gdbheap.errors import Fault
 from gdbheap.layout.cpython import FLAG_BYTES, FLAG_UNICODE, OB_SIZE, Release
 
-# The first entries of what modules and classes have.
+# The first keys of the dicts of modules and classes.
 FIRST_NAMES = ["__name__", "__module__"]
 DICT_SLOT, SET_SLOT, HASHED_KEY = 24, 16, 8
-# The places of a table that are looked at, and the slots in each; of a healthy one a third is in use or, of a set, a
-# seventh.
+# The number of places in a table that are sampled, and of slots in each. In a healthy table a third is in use, in a set
+# a seventh.
 PLACES, INDICES, ENTRIES = 32, 16, 4
 SPARSE_DIVISOR = 4
-# Headers, and rounding to pages, come to less.
+# Headers, and rounding to pages, take fewer bytes.
 MAX_TABLE_SURPLUS = 4352
 MAX_LOG2 = 40
 
 
 @dataclass(frozen=True)
 class TableHead:
-    """Offsets from a table: its slots, or their logarithm, and its kind (-1 where there is no such field); where its
-    indices begin."""
+    """Offsets in a table: its number of slots, or the logarithm, its kind (-1 if there is no such field), and its
+    indices."""
 
     slots_at: int
     log2_at: int
@@ -37,7 +37,7 @@ class TableHead:
 
 @dataclass(frozen=True)
 class TableEntries:
-    """How texts among the keys are known, and those that a namespace has as its first."""
+    """The form of texts among the keys, and the texts that a namespace has as its first keys."""
 
     text_flags: int
     text_at: int
@@ -46,9 +46,11 @@ class TableEntries:
 
 @dataclass(frozen=True)
 class Table:
-    """Offsets from an object: the entries it holds, its table, and (or -1) the slots of that less one, and the word
-    that is not 0 where others share the table; bytes of a slot with its part of the entries at most, and, where the
-    slots are the entries, where in one the key is. See native/core/src/python/containers/tables.rs."""
+    """The layout of an object's table; see native/core/src/python/containers/tables.rs.
+
+    Offsets from the object: the number of its entries, its table and, or -1, the number of slots less one and the word
+    that is not 0 if others share the table. ``slot``: the bytes of a slot, with its part of the entries at most.
+    ``key_at``: where the slots are the entries, the offset of the key in one."""
 
     name: str
     used_at: int
@@ -62,7 +64,7 @@ class Table:
 
 
 def tables_of(release: Release) -> list[Table]:
-    """Those of a dict and of a set."""
+    """Return the tables of a dict and of a set."""
     key, at = set_key(release), release.at
     in_set = Table("set", at(SET_USED), release["set_table"], at(SET_MASK), -1, SET_SLOT, key, None, None)
     if release.get("ma_table") is not None:
@@ -72,13 +74,13 @@ def tables_of(release: Release) -> list[Table]:
     slots, log2, kind = (-1 if at is None else at for at in map(release.get, ("dk_size", "dk_log2_size", "dk_kind")))
     head = TableHead(slots, log2, kind, release["dk_indices"])
     texts = TableEntries(FLAG_UNICODE, release["sizeof_ascii"], FIRST_NAMES)
-    # Only a split table's values lie elsewhere.
+    # Only the values of a split table lie elsewhere.
     keys, values = release["ma_keys"], release["ma_values"]
     return [Table("dict", at(OB_SIZE), keys, -1, values, DICT_SLOT, HASHED_KEY, head, texts), in_set]
 
 
 def looks_sparse(space: Memory, table: Table, address: int, size: int) -> bool:
-    """Whether a block may be such a table, less than a quarter in use."""
+    """Return whether a block may be such a table, less than a quarter of it in use."""
     try:
         if table.head is None:
             return _has_few_keys(space, table, address, 1 << (size // table.slot).bit_length() - 1)
@@ -96,7 +98,7 @@ def _slots(space: Memory, head: TableHead, address: int) -> int:
 
 
 def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
-    """An index is negative where there is no entry, or no longer."""
+    """Return whether few indices are in use: an index is negative if there is no entry, or no longer."""
     width = index_width(slots)
     seen = 0
     for place in range(PLACES):
@@ -106,7 +108,7 @@ def _has_few_indices(space: Memory, start: int, slots: int) -> bool:
 
 
 def _has_few_keys(space: Memory, table: Table, start: int, slots: int) -> bool:
-    """Where an entry was taken out the key is always the same one."""
+    """Return whether few keys are in use: all removed entries have the same key."""
     keys: set[int] = set()
     for place in range(PLACES):
         raw = space.read(start + table.slot * (slots * place // PLACES), table.slot * ENTRIES)

@@ -1,4 +1,4 @@
-"""Which fields of which objects own a block of their own, as data for the native census.
+"""The fields of objects that own a block, as data for the native census.
 
 The offsets are CPython's (Objects/*.c of each release, checked against DWARF in the shipped tables).
 """
@@ -40,35 +40,35 @@ REACHED = ROLES.index("structure")
 ANY_WORD = 0xFFFFFFFF
 OWNDATA = 4
 SET_MASK = 32
-# Bytes of an entry of a set's table, and of Python 2's dict's; of a node of an OrderedDict; where array.array's
-# description has the size of an item; where a buffered file has the size of its buffer.
+# Bytes of an entry of a set's table, of Python 2's dict's, and of a node of an OrderedDict; offsets of the item size in
+# array.array's description, and of the buffer size in a buffered file.
 SET_ENTRY, TABLE_ENTRY, ORDERED_NODE, ITEM_SIZE, BUFFER_SIZE = 16, 24, 56, 4, 120
 # MAXFREEBLOCKS of Modules/_collectionsmodule.c.
 FREE_DEQUE_BLOCKS = 16
 # sizeof(sem_t) of x86-64.
 SEMAPHORE = 32
-# In the state of a str: the bytes of a character.
+# The bit in the state of a str from which the bytes of a character are stored.
 KIND_AT = 2
 # struct PyModuleDef, all releases since 3.0.
 M_SIZE = 56
 TP_DOC = 176
-# What leads on from a claimed block; see native/core/src/python/layout.rs.
+# What is followed from a claimed block; see native/core/src/python/layout.rs.
 NOTHING, ALL, CLAIM = -1, -2, -3
-# What references a claimed block holds; see native/core/src/graph/shapes.rs.
+# The references that a claimed block holds; see native/core/src/graph/shapes.rs.
 (LEAF, ITEMS, KEYS, PREFIXED, HEADED, SPLIT, SET, TABLE, DEQUE, ANYTHING, OLD_DEQUE, COUNTED,
  MODULE_STATE) = range(1, 14)  # fmt: skip
 
-# What says how large a claimed block is; see native/core/src/python/unwalked.rs.
+# The rule for the size of a claimed block; see native/core/src/python/unwalked.rs.
 (UNKNOWN_SIZE, COUNT, OF_KEYS, TEXT, OF_ITEMS, STRIDES, VARIABLE, OF_SPLIT, OF_HEADED, STATE, CHARACTERS,
  OF_PREFIXED) = range(12)  # fmt: skip
 NOWHERE = -1
 
-# What PyMethodDef or PyGetSetDef describes: static data, unless a library (cffi, PyO3) made it as it went.
+# Objects described by a PyMethodDef or PyGetSetDef: static data, unless a library (cffi, PyO3) made it at run time.
 DESCRIPTORS = ["method_descriptor", "classmethod_descriptor", "getset_descriptor"]
 LOCKS = ["_thread.lock", "_thread.RLock", "thread.lock"]
 BUFFERED = ["_io.BufferedReader", "_io.BufferedWriter", "_io.BufferedRandom"]
 
-# Types whose fields hold objects and plain values only, beside what the families say.
+# Types whose fields hold only objects and plain values, except for what the families say.
 CLOSED = (
     "object", "int", "float", "complex", "str", "bytes", "bytearray", "tuple", "list", "dict", "set",
     "frozenset", "cell", "function", "method", "builtin_function_or_method", "instancemethod", "slice", "range",
@@ -83,7 +83,7 @@ CLOSED = (
 
 @dataclass(frozen=True)
 class Extent:
-    """How large a block is, by its owner's fields or its own: a rule, and up to three numbers that belong to it."""
+    """The rule for a block's size, from its owner's fields or its own, with up to three numbers for the rule."""
 
     rule: int
     at: int = NOWHERE
@@ -96,13 +96,13 @@ NO_EXTENT = Extent(UNKNOWN_SIZE)
 
 @dataclass(frozen=True)
 class Claim:
-    """A pointer field at ``offset`` from the object, valid where the masked bits at ``test`` are ``low`` to ``high``.
+    """A pointer field at ``offset`` in an object that owns the block it points to.
 
-    ``follow``: NOTHING, ALL, CLAIM (it holds only for the start of a block that is no object), or the offset of a link
-    in the block to the next of a chain; ``last``: the offset from the object of the pointer to the last block of the
-    chain, 0 when its link is 0. ``contents``: which references the block holds (native/core/src/graph/shapes.rs);
-    ``count_at``: the offset from the object of the word that says how many, -1 where none does. ``extent``: what says
-    how large the block is where no allocator does.
+    The field is valid if the masked bits at ``test`` are ``low`` to ``high``. ``follow``: NOTHING, ALL, CLAIM (valid
+    only for the start of a block that is no object), or the offset in the block of the link to the next block of a
+    chain. ``last``: the offset in the object of the pointer to the last block of the chain, 0 if its link is 0.
+    ``contents``: the references that the block holds (native/core/src/graph/shapes.rs). ``count_at``: the offset in the
+    object of their number, -1 if there is none. ``extent``: the size of the block, where no allocator gives it.
     """
 
     offset: int
@@ -120,7 +120,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Family:
-    """Types that own blocks by the same fields: those with a bit of ``flags``, or a base named in ``names``."""
+    """Types that own blocks by the same fields: those with a bit of ``flags``, or with a base named in ``names``."""
 
     flags: int
     names: list[str]
@@ -140,13 +140,13 @@ def _claim(
     count_at: int = -1,
     extent: Extent = NO_EXTENT,
 ) -> Claim:
-    """``high`` is ``low`` unless it is said."""
+    """Return a claim; ``high`` is ``low`` by default."""
     high = low if high is None else high
     return Claim(offset, test, mask, low, high, ROLES.index(role), follow, last, contents, count_at, extent)
 
 
 def families(release: Release) -> list[Family]:
-    """What objects of this release own."""
+    """Return the families of types of this release that own blocks."""
     at = release.at
     found = [
         Family(FLAG_LIST, [], _list_claims(release)),
@@ -161,7 +161,7 @@ def families(release: Release) -> list[Family]:
         Family(0, ["collections.OrderedDict"], _ordered_claims(release)),
         Family(0, ["_io.StringIO"], [_claim(at(16), "data", extent=Extent(COUNT, at(40), 4))]),
         Family(0, BUFFERED, [_claim(at(56), "data", extent=Extent(COUNT, at(BUFFER_SIZE), 1))]),
-        # Up to 3.13 a semaphore (PyThread_allocate_lock): less than its block, and without pointers.
+        # Up to 3.13 a semaphore (PyThread_allocate_lock): smaller than its block, and without pointers.
         Family(0, LOCKS, [_claim(at(16), "data", follow=CLAIM, extent=Extent(COUNT, more=SEMAPHORE))]),
         Family(0, ["_ctypes._CData"], _ctypes_claims(release)),
         Family(0, ["numpy.ndarray"], _ndarray_claims(release)),
@@ -176,7 +176,7 @@ def families(release: Release) -> list[Family]:
 
 
 def _list_claims(release: Release) -> list[Claim]:
-    """Free-threaded builds keep the capacity before the items."""
+    """Return the claim on a list's items. Free-threaded builds keep the capacity before the items."""
     contents = COUNTED if release.is_free_threaded else ITEMS
     return [_claim(release["ob_item"], "items", contents=contents, count_at=release.at(OB_SIZE),
                    extent=Extent(COUNT, release["ob_item"] + 8, 8))]  # fmt: skip
@@ -188,7 +188,9 @@ def _set_claims(release: Release) -> list[Claim]:
 
 
 def _bytearray_extent(release: Release) -> Extent:
-    """ob_alloc; the bytes object of 3.15 and later says its size itself, less its head and the byte after the last."""
+    """Return the rule for the size of a bytearray's data: ob_alloc.
+
+    In 3.15 and later a bytes object gives its own size; its header and its last zero byte do not count."""
     if release.get("bytearray_is_bytes"):
         return Extent(VARIABLE, NOWHERE, release.at(OB_SIZE), release["bytes_data"] + 1)
     return Extent(COUNT, release["bytearray_alloc"], 1)
@@ -196,8 +198,10 @@ def _bytearray_extent(release: Release) -> Extent:
 
 @dataclass(frozen=True)
 class DequeLayout:
-    """A deque: its first block, the place of the first item in that, how many items it has; in a block of ``room``
-    items where those begin and where the link to the next block lies."""
+    """The layout of a deque.
+
+    Offsets in the deque: its first block, the index of the first item in that block, the number of items. Layout of a
+    block of ``room`` items: the offsets of the items and of the link to the next block."""
 
     left: int
     left_index: int
@@ -208,15 +212,16 @@ class DequeLayout:
 
 
 def deque_layout(release: Release) -> DequeLayout:
-    """Python 2's blocks have both links after their items, the right one first; later ones the left before them."""
+    """Return the layout. Python 2's blocks have both links after their items, the right one first; later ones have the
+    left link before the items."""
     names = "deque_left", "deque_left_index", "deque_length", "deque_room", "deque_items", "deque_right_link"
     return DequeLayout(*(release[name] for name in names))
 
 
 def _deque_claims(release: Release) -> list[Claim]:
-    """Links lead from the first block, leftblock, to the last one, rightblock, whose own is an old one.
+    """Return the claims of a deque: links lead from leftblock to rightblock, whose own link is stale.
 
-    Since 3.11 a deque keeps up to 16 blocks that it emptied, with the items that they had, and says how many."""
+    Since 3.11 a deque keeps up to 16 empty blocks, with stale items, and records their number."""
     layout = deque_layout(release)
     contents = DEQUE if layout.items else OLD_DEQUE
     left, last = layout.left, layout.left + 8
@@ -232,7 +237,8 @@ def _deque_claims(release: Release) -> list[Claim]:
 
 
 def _ordered_claims(release: Release) -> list[Claim]:
-    """A node holds its key; the table points to all nodes, too, and so may memory that was theirs once."""
+    """Return the claims on nodes and table. A node holds its key; the table also points to all nodes, and stale memory
+    of nodes may too."""
     nodes = _claim(release.at(48), "nodes", follow=16, contents=ANYTHING, extent=Extent(COUNT, more=ORDERED_NODE))
     size = release.at(72)
     table = _claim(release.at(64), "table", contents=ITEMS, count_at=size, extent=Extent(COUNT, size, 8))
@@ -240,14 +246,14 @@ def _ordered_claims(release: Release) -> list[Claim]:
 
 
 def _ctypes_claims(release: Release) -> list[Claim]:
-    """CDataObject: b_ptr belongs to the object where b_needsfree is not 0."""
+    """Return the claim of a CDataObject: b_ptr belongs to the object if b_needsfree is not 0."""
     needs_free = release.at(24)
     return [_claim(release.at(16), "data", needs_free, ANY_WORD, 1, ANY_WORD, contents=ANYTHING,
                    extent=Extent(COUNT, release.at(40), 1))]  # fmt: skip
 
 
 def _ndarray_claims(release: Release) -> list[Claim]:
-    """PyArrayObject_fields: data belongs to the array that has the flag OWNDATA; strides follow dimensions."""
+    """Return the claims of PyArrayObject_fields: data belongs to an array with OWNDATA; strides follow dimensions."""
     return [
         _claim(
             release.at(16),
@@ -263,7 +269,8 @@ def _ndarray_claims(release: Release) -> list[Claim]:
 
 
 def _dict_claims(release: Release) -> list[Claim]:
-    """A split table's keys belong to the type; a dict that has values of its own does not own its keys."""
+    """Return the claims of a dict. The keys of a split table belong to the type: a dict with values of its own does not
+    own them."""
     if release.get("ma_table") is not None:
         return [_claim(release["ma_table"], "table", contents=TABLE, count_at=release["ma_mask"],
                        extent=Extent(COUNT, release["ma_mask"], TABLE_ENTRY, TABLE_ENTRY))]  # fmt: skip
@@ -307,8 +314,9 @@ def _type_claims(release: Release) -> list[Claim]:
 
 
 def state_size(release: Release) -> list[int]:
-    """Where a module says how large its state is: offsets to follow from the module, the last one that of the size; a
-    block is larger, and what its last user left there leads anywhere."""
+    """Return where a module gives the size of its state: offsets to follow from the module; the last one is the size's.
+
+    The block is larger, and words left there by its last user may point anywhere."""
     if release.get("md_state_size") is not None:
         return [release["md_state_size"]]
     return [release["md_def"], release.at(M_SIZE)] if release.get("md_def") is not None else []
@@ -317,13 +325,14 @@ def state_size(release: Release) -> list[int]:
 def _optional(
     release: Release, field: str, role: str, follow: int = NOTHING, contents: int = LEAF, extent: Extent = NO_EXTENT
 ) -> list[Claim]:
-    """A claim on a field that not every release has."""
+    """Return the claim on a field that not every release has, in a list."""
     offset = release.get(field)
     return [] if offset is None else [_claim(offset, role, follow=follow, contents=contents, extent=extent)]
 
 
 def _managed_values(release: Release) -> list[Family]:
-    """Attribute values in front of the object: by a pointer of their own (3.11), by that of the dict, tagged (3.12)."""
+    """Return the claim on attribute values before the object: 3.11 has a pointer to them, 3.12 tags the dict's
+    pointer."""
     extent = Extent(OF_PREFIXED, unit=release.get("ht_cached_keys") or 0, more=release.get("dk_nentries") or 0)
     values, tag = release.get("managed_values"), release.get("managed_values_tag")
     if values is not None:

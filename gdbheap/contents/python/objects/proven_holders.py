@@ -1,4 +1,4 @@
-"""The objects that reference counts prove to keep memory alive, found without drawing the whole graph."""
+"""Find the objects that reference counts prove to keep memory alive, without drawing the whole graph."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from gdbheap.layout.cpython import FLAG_TYPE
 __all__ = ["KeptObjects"]
 
 MODULE, DICT = "module", "dict"
-# An object whose parts have so much of its bytes, in percent, is named by these.
+# An object whose parts have at least this percentage of its bytes is reported by its parts.
 PARTS_PERCENT = 90
 
 
 class KeptObjects(PythonNodes):
-    """The objects with at least ``minimum`` bytes that modules and frames lead to, and those on the way to them, by the
-    numbers of the native half; its graph is not drawn. About ``most`` blocks are looked at, in so many ``seconds`` of
-    CPU time at most."""
+    """The objects of at least ``minimum`` bytes that modules and frames keep alive, and the objects between.
+
+    They have the numbers of the native half; its graph is not drawn. About ``most`` blocks are read, in at most
+    ``seconds`` of CPU time."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class KeptObjects(PythonNodes):
         minimum: int,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Raises Unsupported where the tables lack a field."""
+        """Find the objects. Raises Unsupported if the tables lack a field."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -49,7 +50,7 @@ class KeptObjects(PythonNodes):
                 self._below.setdefault(row.holder, []).append(row)
 
     def chain(self, row: _native.KeptNode) -> list[int]:
-        """Return the numbers from the root to an object."""
+        """Return the numbers of the objects from the root to ``row``."""
         found = [row.id]
         while self.rows[found[-1]].above != found[-1]:
             found.append(self.rows[found[-1]].above)
@@ -62,8 +63,9 @@ class KeptObjects(PythonNodes):
         return sorted(found, key=lambda row: (-row.bytes, row.id))
 
     def _named(self, row: _native.KeptNode, passed: frozenset[int] = frozenset()) -> Iterator[_native.KeptNode]:
-        """Yield an object, or the parts of it that have its bytes. Objects of one type that hold one another are one
-        holder; ``passed``: the types above."""
+        """Yield an object, or the parts of it that have its bytes.
+
+        Objects of one type that hold one another are one holder; ``passed``: the types above."""
         below = self._below.get(row.id, [])
         is_namespace, is_instance = self._is_namespace(row), self._is_instance(row)
         is_split = 100 * sum(part.bytes for part in below) >= PARTS_PERCENT * row.bytes

@@ -1,4 +1,5 @@
-"""Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` a block more."""
+"""Read Python 2's objects where they differ: names are byte strings, a dict has one table, ``unicode`` another
+block."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ MAX_CHARACTERS = 1 << 40
 
 
 def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str | None:
-    """The first ``limit`` bytes of the byte string at ``address`` as text; None when it is none. Raises Fault."""
+    """Return the first ``limit`` bytes of the byte string at ``address`` as text; None if it is none. Raises Fault."""
     size = space.word(address + release.at(OB_SIZE))
     if size > MAX_CHARACTERS:
         return None
@@ -23,8 +24,9 @@ def read_bytes(space: Memory, release: Release, address: int, limit: int) -> str
 def dict_items(
     space: Memory, release: Release, address: int, take: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[int, int]]:
-    """(key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot.
-    ``take`` is told of how many slots of which table. Raises Fault."""
+    """Yield (key, value) addresses of the dict at ``address``: its table has a hash, a key and a value for each slot.
+
+    ``take`` is called with the table and its number of slots. Raises Fault."""
     table = space.word(address + release["ma_table"])
     slots = space.word(address + release["ma_mask"]) + 1
     slot = space.machine.structure("PPP")
@@ -37,8 +39,10 @@ def dict_items(
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """A function from other dicts to the value of the key, where it lies in the same slot as in the dict at
-    ``address``, else 0. Raises Fault."""
+    """Return a function from other dicts to the value of the key, 0 if it is not in the same slot as in the dict
+    ``address``.
+
+    None if the key is not in the dict at ``address``. Raises Fault."""
     table, slots = space.word(address + release["ma_table"]), space.word(address + release["ma_mask"]) + 1
     layout, word = space.machine.structure("PPP"), space.machine.word
     raw = space.read(table, min(slots, MAX_SLOTS) * layout.size)
@@ -56,9 +60,9 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
 
 
 def read_unicode(space: Memory, release: Release, address: int, limit: int) -> str | None:
-    """The first ``limit`` characters of the ``unicode`` at ``address``; None when it is none. Raises Fault.
+    """Return the first ``limit`` characters of the ``unicode`` at ``address``; None if it is none. Raises Fault.
 
-    Builds differ in their width (``--enable-unicode``): a unit above 0xFFFF after every unit would be no character.
+    Builds differ in the width of a character (``--enable-unicode``). It is 4 bytes if all 4-byte units are code points.
     """
     length = space.word(address + release["unicode_length"])
     if length > MAX_CHARACTERS:

@@ -1,6 +1,6 @@
-"""Reading Python objects from memory, without running anything: the characters of a str, the entries of a dict.
+"""Read Python objects from memory, without running anything: the characters of a str, the entries of a dict.
 
-Everything is bounded; what does not look like the object it should be is None, never a guess.
+Everything is bounded. The result for memory that is no such object is None, never a guess.
 """
 
 from __future__ import annotations
@@ -24,34 +24,35 @@ WIDE = 4
 
 
 class Allowance:
-    """How many entries of dicts may still be read: a forged table may be that of all of them."""
+    """The number of dict entries that may still be read: many forged dicts may share one table."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     def take(self, table: int, count: int) -> None:
-        """Count entries of a table, before they are read. Raises Fault where they are too many."""
+        """Count entries of a table before they are read. Raises Fault if they are too many."""
         self.left -= count
         if self.left < 0:
             raise Fault(table)
 
 
 class Lookups(Allowance):
-    """Looks for keys in many dicts; the allowance grows with each. Keeps the addresses of keys that were met: most are
-    interned, so that equal ones are the same."""
+    """Looks for keys in many dicts; the allowance grows with each.
+
+    The addresses of keys that were met are cached: most keys are interned, so that equal ones are the same object."""
 
     def __init__(self) -> None:
         super().__init__(FIRST_ENTRIES)
         self._known: dict[str, set[int]] = {}
 
     def begin(self, name: str) -> set[int]:
-        """Return the known addresses of a key, for one more dict."""
+        """Return the known addresses of a key, and add to the allowance for one more dict."""
         self.left = max(self.left, 0) + MORE_ENTRIES
         return self._known.setdefault(name, set())
 
 
 def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEXT_LENGTH) -> str | None:
-    """The first ``limit`` characters of the ``str`` at ``address``; None when it is not to be read or is none."""
+    """Return the first ``limit`` characters of the ``str`` at ``address``; None if it cannot be read or is none."""
     try:
         if release.get("unicode_state") is None:
             return python2.read_unicode(space, release, address, limit)
@@ -64,7 +65,7 @@ def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEX
     except Fault:
         return None
     try:
-        # Two surrogates side by side are two characters here.
+        # Two adjacent surrogates count as two characters here.
         codes = raw if width == 1 else struct.unpack(f"<{count}{WIDTHS[width]}", raw)
         return "".join(map(chr, codes))
     except (ValueError, OverflowError):  # beyond the last character, beyond a C int
@@ -72,7 +73,7 @@ def read_str(space: Memory, release: Release, address: int, limit: int = MAX_TEX
 
 
 def str_length(space: Memory, release: Release, address: int) -> int:
-    """The characters of the ``str`` at ``address``; 0 when it is none. Raises Fault."""
+    """Return the number of characters of the ``str`` at ``address``; 0 if it is none. Raises Fault."""
     if release.get("unicode_state") is None:
         return _plausible(space.word(address + release["unicode_length"]))
     found = _characters(space, release, address)
@@ -80,10 +81,10 @@ def str_length(space: Memory, release: Release, address: int) -> int:
 
 
 def _characters(space: Memory, release: Release, address: int) -> tuple[int, int, int] | None:
-    """Where a str's characters lie, the width of one and how many there are (PEP 393); None when it is no str.
+    """Return where a str's characters lie, the width of one, and their number (PEP 393); None if it is no str.
 
-    Compact strings carry them after the header, others point to them; up to 3.11 one that was not made ready has
-    wide characters only."""
+    Compact strings have them after the header, others point to them. Up to 3.11 a str that was not made ready has wide
+    characters only."""
     length = space.word(address + release["unicode_length"])
     # Since 3.14 free-threaded builds have a byte before the bits that others have from the third on.
     state = space.u32(address + release["unicode_state"]) >> (release.get("unicode_state_shift") or 0)
@@ -103,7 +104,8 @@ def _plausible(length: int) -> int:
 
 
 def read_name(space: Memory, release: Release, address: int, limit: int) -> str | None:
-    """The identifier at ``address``: a ``str``, which in Python 2 is a byte string."""
+    """Return the identifier at ``address``: a ``str``, which in Python 2 is a byte string; None if it cannot be
+    read."""
     if release.get("unicode_state") is not None:
         return read_str(space, release, address, limit)
     try:
@@ -115,8 +117,9 @@ def read_name(space: Memory, release: Release, address: int, limit: int) -> str 
 def dict_items(
     space: Memory, release: Release, address: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield the (key, value) addresses of the dict at ``address``, in its order. Raises Fault, also where the
-    ``allowance`` ends."""
+    """Yield the (key, value) addresses of the dict at ``address``, in its order.
+
+    Raises Fault, also at the end of the ``allowance``."""
     if release.get("ma_table") is not None:
         return python2.dict_items(space, release, address, None if allowance is None else allowance.take)
     keys = space.word(address + release["ma_keys"])
@@ -128,8 +131,10 @@ def dict_items(
 
 
 def entry_reader(space: Memory, release: Release, address: int, key: int) -> Callable[[int], int] | None:
-    """A function from other dicts to the value of the key, quick where it lies at the same place as in the dict at
-    ``address``, and 0 where it does not; None where the place is nothing to go by. Raises Fault."""
+    """Return a function from other dicts to the value of the key, fast if it has the same index as in the dict
+    ``address``.
+
+    The function returns 0 if the key is at another index. None if the index is no help. Raises Fault."""
     if release.get("ma_table") is not None:
         return python2.entry_reader(space, release, address, key)
     own = space.word(address + release["ma_keys"])
@@ -157,7 +162,7 @@ def entry_reader(space: Memory, release: Release, address: int, key: int) -> Cal
 def shared_items(
     space: Memory, release: Release, keys: int, values: int, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Keys and values of a dict whose ``keys`` are shared (PEP 412), and its own ``values``, in their order."""
+    """Yield keys and values of a dict whose ``keys`` are shared (PEP 412), with its own ``values``, in their order."""
     header = release.get("values_header")
     if header is None:
         for index, (key, _none) in enumerate(_entries(space, release, keys, allowance=allowance)):
@@ -173,12 +178,13 @@ def shared_items(
 
 
 def shared_names(space: Memory, release: Release, keys: int, allowance: Allowance | None = None) -> list[int]:
-    """The addresses of shared keys, by their index; 0 where there is none any more. Raises Fault."""
+    """Return the addresses of shared keys, by their index; 0 for a removed key. Raises Fault."""
     return [key for key, _none in _entries(space, release, keys, 256, allowance)]
 
 
 def _insertion_order(space: Memory, values: int, header: int) -> bytes:
-    """Indices of the values that are there: before them in 3.11 and 3.12, downwards; after them since 3.13."""
+    """Return the indices of the values that are set. They lie before the values in 3.11 and 3.12, downwards, and after
+    them since 3.13."""
     if not header:
         used = space.read(values - 2, 1)[0]
         return space.read(values - 2 - used, used)[::-1]
@@ -189,7 +195,7 @@ def _insertion_order(space: Memory, values: int, header: int) -> bytes:
 def _entries(
     space: Memory, release: Release, keys: int, most: int = MAX_ENTRIES, allowance: Allowance | None = None
 ) -> Iterator[tuple[int, int]]:
-    """(key, value) of the first ``most`` entries of a keys object, zero where there is none."""
+    """Yield (key, value) of the first ``most`` entries of a keys object, 0 if there is none."""
     count = min(space.word(keys + release["dk_nentries"]), most)
     start, general = _entries_start(space, release, keys)
     layout = space.machine.structure("PPP" if general else "PP")
@@ -201,7 +207,8 @@ def _entries(
 
 
 def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, bool]:
-    """Where a keys object's entries start, and whether they hold the hash too (kind 0, and all up to 3.10)."""
+    """Return where a keys object's entries start, and whether they contain the hash too (kind 0, and all up to
+    3.10)."""
     indices = keys + release["dk_indices"]
     if release.get("dk_kind") is not None:
         log2_bytes = space.read(keys + release["dk_log2_index_bytes"], 1)[0]
@@ -211,12 +218,13 @@ def _entries_start(space: Memory, release: Release, keys: int) -> tuple[int, boo
 
 
 def index_width(slots: int) -> int:
-    """Bytes of an index in a keys object of that many slots."""
+    """Return the bytes of an index in a keys object with this many slots."""
     return 1 if slots <= 0xFF else 2 if slots <= 0xFFFF else 4 if slots <= 0xFFFFFFFF else 8
 
 
 def dict_lookup(space: Memory, release: Release, address: int, name: str, lookups: Lookups) -> int | None:
-    """Return the value of the str key ``name``, as far as the ``lookups`` may read. Raises Fault."""
+    """Return the value of the str key ``name``; None if it is not there. Raises Fault, also at the end of
+    ``lookups``."""
     others: list[tuple[int, int]] = []
     known = lookups.begin(name)
     for key, value in dict_items(space, release, address, lookups):

@@ -1,4 +1,4 @@
-"""The references of one target: the native graph, its roots, and the objects that its numbers stand for."""
+"""The references of one target: the native graph, its roots, and the objects behind its node numbers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from gdbheap.graph.linker_tables import mapping_tables
 from gdbheap.graph.nodes import Node, Nodes, Root
 from gdbheap.targets.ranges import Ranges
 
-# In which order roots are followed; see native/core/src/graph/tree.rs.
-# The evidence is weak from BY_PADDING on.
+# The order in which roots are followed; see native/core/src/graph/tree.rs. From BY_PADDING on the evidence is weak.
 BY_MODULES, BY_FRAMES, BY_OTHERS, BY_REMAINS, BY_PADDING, BY_INNER, BY_STACKS, NOT_REACHED = range(8)
 MODULES, STATIC_TYPES = "sys.modules", "static types"
 
 
 @dataclass(frozen=True)
 class PythonRoot(Root):
-    """A root of objects: a name, a frame that runs, an exception that is handled, functions that are registered with
-    the interpreter, or memory. ``interpreter``: the number of the one whose ``sys.modules`` it is, 0 the main one."""
+    """A root of Python objects.
+
+    It is a name, a running frame, an exception that is being handled, functions registered with the interpreter, or
+    memory. ``interpreter``: the number of the interpreter whose ``sys.modules`` it is, 0 for the main one."""
 
     frame: Frame | None = None
     interpreter: int = 0
@@ -36,7 +37,7 @@ class PythonRoot(Root):
 
     @property
     def is_running(self) -> bool:
-        """Whether it is a frame that runs, or what one handles."""
+        """Whether it is a running frame, or an exception that one handles."""
         return self.frame is not None or self.is_exception
 
 
@@ -47,7 +48,7 @@ class PythonNodes(Nodes):
     objects: Objects
     threads: Threads
     roots: Sequence[PythonRoot]
-    # What blocks of C code are, where that is known.
+    # The kinds of C blocks, where they are known.
     structures: Kinds | None = None
 
     @property
@@ -55,12 +56,12 @@ class PythonNodes(Nodes):
         return self.objects.target.space
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
-        """The blocks with these numbers that are no buffers; they are not remembered, as there may be many."""
+        """Return the nodes with these numbers that are no buffers. They are not cached, as there may be many."""
         raise NotImplementedError
 
 
 class References(PythonNodes):
-    """The graph of one target."""
+    """The graph of the Python objects of one target."""
 
     def __init__(
         self,
@@ -72,9 +73,11 @@ class References(PythonNodes):
         structures: Kinds | None = None,
         others: Sequence[tuple[str, Sequence[int]]] = (),
     ) -> None:
-        """Raises Unsupported where the tables lack a field. ``mapped``: memory that objects mapped, whose bytes are not
-        read; each range is a node. ``is_partial``: memory that may lead to objects is missing; ``structures``: what
-        blocks of C code are; ``others``: names of holders beside Python with what they hold."""
+        """Draw the graph. Raises Unsupported if the tables lack a field.
+
+        ``mapped``: memory that objects mapped, whose bytes are not read; each range is a node. ``is_partial``: memory
+        that may point to objects is missing. ``structures``: the kinds of C blocks. ``others``: (name, blocks) of
+        holders outside Python."""
         super().__init__()
         self.objects = objects
         self.threads = threads
@@ -95,7 +98,7 @@ class References(PythonNodes):
         )
 
     def is_certain(self, number: int) -> bool:
-        """Whether a chain of references that layouts tell of leads to the node."""
+        """Return whether a chain of references that layouts prove leads to the node."""
         return self.graph.phases([number])[0] < BY_REMAINS - 1
 
     def objects_among(self, numbers: Sequence[int]) -> list[Node]:
@@ -140,8 +143,10 @@ def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
 
 
 def _of_memory(objects: Objects) -> list[PythonRoot]:
-    """The data of each library, what may be left over in the interpreter's own and in data of threads, and what lies on
-    stacks."""
+    """Return the roots that are memory.
+
+    They are the data of each library, then what may be stale in the interpreter's own data and in data of threads, then
+    stacks and registers."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     for number, start, end in objects.roots.ranges:
         if number != objects.roots.last:

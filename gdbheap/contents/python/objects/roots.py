@@ -1,4 +1,4 @@
-"""Memory outside of the heaps that holds pointers into them: static data of the loaded objects, and the threads'."""
+"""Memory outside the heaps that holds pointers into them: static data of the loaded objects, and data of threads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from gdbheap.targets.target import Target
 
 INTERPRETER = "the interpreter"
 THREADS = "threads"
-# Roots of the graph that are the threads' too.
+# Roots of the graph that belong to the threads too.
 ON_STACKS = STACKS, REGISTERS = "stacks", "registers"
 
 
 class Roots:
-    """``names``: who the roots are, the interpreter first; ``ranges``: by the number of the name; ``last``: the
-    number of the threads, whose stacks hold many pointers that are left over; ``registers``: those of
-    the threads: in the middle of a function nothing else may lead to a block. ``thread_data``: what belongs
-    to the threads without doubt, ``stacks``: what is in use of their stacks beside that.
+    """The memory of roots.
 
-    ``live``: what may be in use of the threads' stacks; ``loose``: of coroutines' and signals', see ``live_stacks``;
-    ``heaps``: where blocks lie, and the allocators' own records, which are no static data."""
+    ``names``: the owners of roots, the interpreter first. ``ranges``: their memory, by the index of the name. ``last``:
+    the index of the threads, whose stacks hold many stale pointers. ``registers``: the threads' registers: in the
+    middle of a function nothing else may point to a block. ``thread_data``: what belongs to the threads without doubt.
+    ``stacks``: the rest of their stacks in use.
+
+    ``live``: the parts of threads' stacks that may be in use. ``loose``: stacks of coroutines and signals, see
+    ``live_stacks``. ``heaps``: where blocks lie, and the allocators' own records, which do not count as static data."""
 
     def __init__(
         self, target: Target, interpreter: LoadedObject, live: Ranges, loose: Ranges, heaps: Ranges | None = None
@@ -46,7 +48,7 @@ class Roots:
         self.registers = [value for thread in target.threads for value in thread.registers]
 
     def add_names(self, names: Iterable[str]) -> None:
-        """Add roots that are not memory."""
+        """Add the names of roots that are not memory."""
         self.names += [name for name in names if name not in self.names]
 
     def _add(self, target: Target, name: str, ranges: Sequence[tuple[int, int]]) -> None:

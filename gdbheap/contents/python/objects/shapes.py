@@ -1,7 +1,7 @@
 """Where references lie in objects, as data for the native graph (native/core/src/graph/shapes.rs).
 
-What is not said here follows from the type: a word of an object that is the address of an object is a reference to it,
-but for the lists of weak references.
+Anything else follows from the type: every word of an object that is the address of an object is a reference to it,
+except for lists of weak references.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WEAK_CALLBACK = 24
 UNICODE_DEFENC = 40
 # PyFrameObject since 3.11.
 FRAME_BACK, FRAME_FRAME, FRAME_TRACE = 16, 24, 32
-# enum _framestate; since 3.15 its members are others (gi_frame_gone).
+# enum _framestate; its members differ since 3.15 (gi_frame_gone).
 COMPLETED = 1
 HASHED_ENTRY = 24
 
@@ -28,9 +28,9 @@ WEAK = [
     "weakref.CallableProxyType",
 ]  # fmt: skip
 GENERATORS = ["generator", "coroutine", "async_generator"]
-# From gi_frame_state to the word before it: gi_origin_or_finalizer, which plain generators leave unfilled.
+# From gi_frame_state to the word before it: gi_origin_or_finalizer, which plain generators do not initialise.
 ORIGIN = -11
-# Types in C all of whose words that are addresses of objects are references, beside those that own no structures.
+# C types in which every word that is the address of an object is a reference, besides types that own no structures.
 KNOWN = (
     "type", "module", "code", "collections.deque", "NoneType", "memoryview", "managedbuffer", "super", "reversed",
     "filter", "set_iterator", "dict_valueiterator", "dict_itemiterator", "dict_keys", "dict_values", "dict_items",
@@ -42,7 +42,7 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class Form:
-    """Types with a base called one of ``names``; see native/core/src/graph/shapes.rs."""
+    """Types with a base in ``names``; see native/core/src/graph/shapes.rs."""
 
     names: list[str]
     opaque: int = ALL_OF_BASE
@@ -64,7 +64,7 @@ class Form:
 
 @dataclass(frozen=True)
 class FrameLayout:
-    """The fields of a frame; the same."""
+    """The fields of a frame; see native/core/src/graph/shapes.rs."""
 
     fields: list[int]
     code: int
@@ -79,7 +79,7 @@ class FrameLayout:
 
 @dataclass(frozen=True)
 class KeysLayout:
-    """A dict's keys; the same."""
+    """The fields of a dict's keys; see native/core/src/graph/shapes.rs."""
 
     kind: int
     log2_index_bytes: int
@@ -90,9 +90,9 @@ class KeysLayout:
 
 @dataclass(frozen=True)
 class GraphLayout:
-    """Where the objects of a release keep their references: what the native graph is told.
+    """Where the objects of a release keep their references, for the native graph.
 
-    ``interpreters``: the addresses of their states, in which free lists are."""
+    ``interpreters``: the addresses of the interpreters' states, which contain free lists."""
 
     sizeof_type: int
     forms: list[Form]
@@ -112,7 +112,7 @@ class GraphLayout:
 
 
 def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
-    """The layout of a release. Raises Unsupported where the tables lack a field."""
+    """Return the layout of a release. Raises Unsupported if the tables lack a field."""
     return GraphLayout(
         sizeof_type=release["sizeof_type"],
         forms=_forms(release),
@@ -129,7 +129,7 @@ def graph_layout(release: Release, interpreters: list[int]) -> GraphLayout:
 
 
 def set_key(release: Release) -> int:
-    """Where the key lies in an entry of a set's table: Python 2 has the hash before it."""
+    """Return the offset of the key in an entry of a set's table: Python 2 has the hash before it."""
     return release["set_key"]
 
 
@@ -144,9 +144,9 @@ def _forms(release: Release) -> list[Form]:
         Form(WEAK, fields=[at(WEAK_CALLBACK)]),
         _dict_form(release),
         _code_form(release),
-        # 0x2000_0000 and more, as the flags of a dict's or an exception's type are, may be a heap's address.
+        # The flags of a dict's or an exception's type are 0x2000_0000 or more, which may be an address in a heap.
         Form(["type"], opaque=at(OBJECT_HEAD), skipped=[at(cpython.TP_FLAGS)]),
-        # Links to the latest and the oldest of the results, which are the dict's.
+        # Links to the latest and the oldest result, which belong to the dict.
         Form(["functools._lru_cache_wrapper"], opaque=at(OBJECT_HEAD), skipped=[at(OBJECT_HEAD), at(OBJECT_HEAD + 8)]),
     ]
     return [*forms, Form(["PyCapsule"], opaque=at(OBJECT_HEAD), is_handle=True), *_frame_forms(release)]
@@ -169,13 +169,13 @@ def _dict_form(release: Release) -> Form:
 
 
 def _code_form(release: Release) -> Form:
-    """Only free-threaded builds fill _co_unique_id, which others have too."""
+    """Return the form of code objects. Only free-threaded builds fill _co_unique_id, but all builds have it."""
     unfilled = release.get("co_unique_id")
     return Form(["code"], opaque=release.at(OBJECT_HEAD), skipped=[] if unfilled is None else [unfilled])
 
 
 def _frame_forms(release: Release) -> list[Form]:
-    """Up to 3.10 a frame is an object; since 3.11 it is part of one, or lies on a stack of its thread's."""
+    """Return the forms of frames: objects up to 3.10; since 3.11 part of one, or on a stack of their thread."""
     embedded, at = release.get("frame_data"), release.at
     if embedded is None:
         running = release.get("gi_running")
@@ -198,7 +198,7 @@ def _generator_form(release: Release, name: str) -> Form:
 
 
 def frame_layout(release: Release) -> FrameLayout:
-    """A frame's fields. Raises Unsupported."""
+    """Return the offsets of a frame's fields. Raises Unsupported."""
     return FrameLayout(
         fields=release.offsets("f_fields"),
         code=release["f_code"],

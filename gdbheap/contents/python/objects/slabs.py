@@ -21,7 +21,7 @@ class Slab:
 
 
 def slab(release: Release) -> Slab | None:
-    """How this release keeps numbers in blocks; None where each has a block of its own."""
+    """Return how this release keeps numbers in shared blocks; None if each number has a block of its own."""
     if release.get("slab_block") is None:
         return None
     return Slab(release["slab_block"], release["slab_header"], release["slab_item"], ["int", "float"])

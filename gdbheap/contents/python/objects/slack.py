@@ -1,4 +1,4 @@
-"""Containers that have room for more than they hold: which fields say so."""
+"""Containers with room for more items than they hold: the fields that show it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from gdbheap.layout.cpython import OB_SIZE, Release
 from gdbheap.targets.target import Target
 
 POINTER = 8
-# The largest of the heads of lists and byte arrays; what rounding may add to a block, and debug hooks with it.
+# The largest header of lists and byte arrays; the bytes that rounding may add to a block, and debug hooks with it.
 MAX_HEAD, MAX_ROUNDING, MAX_DEBUG_BYTES = 64, 15, 32
-# sizeof(PySetObject), and what subclasses may add: those of sets are left out, because many small blocks are of their
-# size.
+# sizeof(PySetObject), and the bytes that subclasses may add. Subclasses of sets are left out: many small blocks have
+# their size.
 SET_HEAD = 200
 SUBCLASS = {"dict": 16, "set": 0}
 
 
 @dataclass(frozen=True)
 class Growing:
-    """Offsets from an object: the items it holds, those it has room for, its buffer, and (or -1) the first item in
-    there; bytes of an item, and those needed after the last one. See native/core/src/python/containers/slack.rs."""
+    """The layout of a growing container; see native/core/src/python/containers/slack.rs.
+
+    Offsets in the object: the items it holds, the items it has room for, its buffer and, or -1, the first item in the
+    buffer. ``item``: the bytes of an item; ``behind``: the bytes needed after the last one."""
 
     name: str
     size_at: int
@@ -36,8 +38,10 @@ class Growing:
 
 @dataclass(frozen=True)
 class Slack:
-    """Containers of one type with such room: ``small`` bytes of it inside of pages in use, ``pages`` bytes in whole
-    resident pages, and what the one at ``address`` has of both, the ``most``."""
+    """The room of all containers of one type, in bytes.
+
+    ``small``: inside pages in use. ``pages``: in whole resident pages. ``most``: both together, of the container at
+    ``address`` that has most."""
 
     type: str
     count: int
@@ -48,10 +52,10 @@ class Slack:
 
 
 def find_slack(target: Target, objects: Objects, names: Collection[str], most: int | None = None) -> list[Slack]:
-    """The room of all containers of the types in ``names`` (list, bytearray, dict, set), exactly; with ``most`` an
-    estimate from at most that many pools of each size.
+    """Return the room of all containers of the types in ``names`` (list, bytearray, dict, set).
 
-    A table of a dict or set counts if it has four times the slots that its copy would have, or more."""
+    It is exact or, with ``most``, an estimate from at most that many pools of each size. The table of a dict or set
+    counts if it has at least four times the slots that its copy would have."""
     release = objects.release
     growing = [one for one in growing_of(release) if one.name in names]
     tables = [one for one in tables_of(release) if one.name in names]
@@ -69,12 +73,13 @@ def find_slack(target: Target, objects: Objects, names: Collection[str], most: i
 
 
 def growing_of(release: Release) -> list[Growing]:
-    """The fields of a list and of a bytearray."""
+    """Return the fields of a list and of a bytearray."""
     at = release.at
-    # Since 3.4 a byte array's data may begin inside of its buffer: what was cut off in front stays.
+    # Since 3.4 a byte array's data may begin inside its buffer: bytes deleted from the front stay in the buffer.
     start = release.get("bytearray_start")
     alloc, data, first = release["bytearray_alloc"], release["bytearray_bytes"], -1 if start is None else start
-    # Up to 3.14 it has a byte 0 behind its data, which counts as its own; since 3.15 that is the bytes object's.
+    # Up to 3.14 there is a zero byte after the data, which counts as its own; since 3.15 it belongs to the bytes
+    # object.
     behind = 0 if release.get("bytearray_is_bytes") else 1
     return [
         Growing("list", at(OB_SIZE), release["ob_item"] + POINTER, release["ob_item"], -1, POINTER, 0),
@@ -83,7 +88,7 @@ def growing_of(release: Release) -> list[Growing]:
 
 
 def _sizes(objects: Objects, name: str) -> tuple[int, int]:
-    """The sizes of blocks that hold such objects; subclasses with more fields are left out."""
+    """Return the smallest and largest size of blocks with such objects. Subclasses with more fields are left out."""
     layout, at = objects.layout, objects.release.at
     if name in ("list", "bytearray"):
         smallest, largest = at(40), at(MAX_HEAD)

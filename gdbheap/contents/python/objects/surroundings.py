@@ -1,4 +1,4 @@
-"""What the objects around a container say of it: a metric's labels, and the logger whose handler keeps records."""
+"""What the objects around a container reveal: a metric's labels, and the logger whose handler keeps records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MAX_VALUES", "LogHandler", "WidestLabel", "log_handler", "widest_lab
 
 METRICS, LABEL_NAMES, CHILDREN = "prometheus_client.", "_labelnames", "_metrics"
 MAX_LABELS, MAX_CHILDREN, ALL_KEYS = 32, 30_000, 1 << 20
-# So many values of labels are read for all metrics together.
+# The largest number of label values that are read, for all metrics together.
 MAX_VALUES = 100_000
 TEXTS = ("str", "bytes")
 HANDLER, LOGGER, NAME = "logging.Handler", "logging.Logger", "name"
@@ -26,7 +26,8 @@ MAX_ATTRIBUTES, LONGEST = 32, 100
 
 @dataclass(frozen=True)
 class WidestLabel:
-    """The label of a metric that has the most values, how many there are, and one of them as Python writes it.
+    """The label of a metric with the most values: their number, and one of them as a Python literal.
+
     ``at_least``: not all children were read."""
 
     name: str
@@ -37,8 +38,7 @@ class WidestLabel:
 
 @dataclass(frozen=True)
 class LogHandler:
-    """A handler of logging by its class, the name of the logger that has it, if one does, and whether it is one that
-    keeps records until it is flushed."""
+    """A handler of logging: its class, the name of its logger, if any, and whether it keeps records until flushed."""
 
     kind: str
     logger: str | None
@@ -46,8 +46,9 @@ class LogHandler:
 
 
 def widest_label(texts: Repr, objects: Sequence[Node], left: Allowance) -> WidestLabel | None:
-    """Return the widest label of the metric that is the last object but its own dicts of a chain of ``objects``; None
-    where a value is no text. ``left``: how many values may be read still, of all metrics."""
+    """Return the widest label of the metric at the end of a chain of ``objects``; its own dicts may follow it.
+
+    None if a value is no text. ``left``: how many values may still be read, for all metrics."""
     for node in reversed(objects):
         kind = texts.names.name(node.type)
         if kind.startswith(METRICS):
@@ -102,7 +103,8 @@ def _items(texts: Repr, address: int) -> Iterator[int]:
 
 
 def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
-    """Return the handler whose attribute is the last of a chain of ``objects``, and the logger before it."""
+    """Return the handler whose attribute is the last of a chain of ``objects``, with the logger before it; None if
+    there is none."""
     above = [place for place, node in enumerate(objects[:-1]) if texts.names.name(node.type) != "dict"]
     if not above or not _is_a(texts, objects[above[-1]].type, HANDLER):
         return None
@@ -113,7 +115,7 @@ def log_handler(texts: Repr, objects: Sequence[Node]) -> LogHandler | None:
 
 
 def _name_of(texts: Repr, logger: Node) -> str | None:
-    """Return a logger's name, which is the contents of a string."""
+    """Return a logger's name, as it may be shown: it is the contents of a string."""
     try:
         for name, value in islice(texts.attributes.of(texts.space, logger.address, logger.type), MAX_ATTRIBUTES):
             if name == NAME:
@@ -125,5 +127,5 @@ def _name_of(texts: Repr, logger: Node) -> str | None:
 
 
 def _is_a(texts: Repr, kind: int, name: str) -> bool:
-    """Return whether a type is the one of that name, or has it as a base."""
+    """Return whether a type has this name, or has a base of this name."""
     return name in texts.names.with_bases(kind)

@@ -1,4 +1,4 @@
-"""Words that look like references to objects whose reference counts say that they are none."""
+"""Words that look like references to objects, but are not counted in the objects' reference counts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from gdbheap.errors import Fault
 __all__ = ["MAX_OTHERS", "counted_others"]
 
 MAX_OTHERS = 4
-# The nodes whose references are counted.
+# The kinds of nodes whose references are counted.
 COUNTED = ("object", "buffer")
 
 
 def counted_others(references: PythonNodes, found: AlsoHeld) -> tuple[int, list[Other]]:
-    """Return what would be free without some nodes, and who else holds the rest, without the words of C's memory that
-    are left over: the one reference that such an object counts is another object's."""
+    """Return the bytes that would be freed without some nodes, and the other holders of the rest.
+
+    Stale words in C memory do not count as holders: such an object has a count of one, and another object holds that
+    one reference."""
     stale = [other for other in found.others if _is_uncounted(references, other)]
     left = [other for other in found.others if other not in stale]
     return found.retained + sum(other.bytes for other in stale), left

@@ -1,1 +1,1 @@
-"""What runs: interpreters, threads, frames, coroutines, the tables of tracemalloc."""
+"""Running Python code: interpreters, threads, frames, coroutines, and the tables of tracemalloc."""

@@ -1,7 +1,7 @@
-"""Coroutines, generators, tasks and greenlets: where each waits, and for what; nothing of the target runs.
+"""Read coroutines, generators, tasks and greenlets: where each waits, and for what. No code of the target runs.
 
-A generator or coroutine is an object whose frame is a part of it (since 3.11) or which points to one. What it delegates
-to, by ``await`` or ``yield from``, lies on top of its frame's stack (``_PyGen_yf``, Objects/genobject.c).
+A generator or coroutine is an object that contains its frame (since 3.11) or points to it. What it delegates to, by
+``await`` or ``yield from``, lies on top of its frame's stack (``_PyGen_yf``, Objects/genobject.c).
 """
 
 from __future__ import annotations
@@ -25,36 +25,38 @@ TASK, COROUTINE, GENERATOR, ASYNC_GENERATOR, GREENLET = (
 )  # fmt: skip
 GENERATORS = (COROUTINE, GENERATOR, ASYNC_GENERATOR)
 C_TASK, PYTHON_TASK, GREENLETS = "_asyncio.Task", "asyncio.tasks.Task", "greenlet.greenlet"
-# In 3.6 Python's own class of tasks is a subclass of C's futures, which have a task's first fields.
+# In 3.6 Python's own class of tasks is a subclass of C's futures, which have the first fields of a C task.
 C_FUTURE, MIXED_TASK = "_asyncio.Future", "asyncio.tasks.Task, a future of C's"
-# Objects that only pass on what their first field points to: what ``__await__()``, ``__anext__()`` and a future's
-# ``__await__()`` give (PyCoroWrapper, PyAsyncGenASend, PyAsyncGenAThrow, anextawaitableobject, futureiterobject).
+# Objects that only forward what their first field points to: the results of ``__await__()``, ``__anext__()`` and a
+# future's ``__await__()`` (PyCoroWrapper, PyAsyncGenASend, PyAsyncGenAThrow, anextawaitableobject, futureiterobject).
 WRAPPERS = frozenset((
     "coroutine_wrapper", "async_generator_asend", "async_generator_athrow", "anext_awaitable", "_asyncio.FutureIter",
 ))  # fmt: skip
 WRAPPED = 16
-# fut_state: of futures that nobody has ended.
+# fut_state; a pending future has not ended.
 PENDING, CANCELLED, FINISHED = "pending", "cancelled", "finished"
 TASK_STATES = {0: PENDING, 1: CANCELLED, 2: FINISHED}
 TASK_STATE_TEXTS = {state.upper(): state for state in TASK_STATES.values()}
 CREATED, SUSPENDED, RUNNING, ENDED = "created", "suspended", "running", "ended"
-# Opcode of YIELD_FROM, 3.5 to 3.10 (Include/opcode.h); since 3.11 the argument of the RESUME that follows a yield says
-# what it is: 2 for yield from, 3 for await (Lib/opcode.py; Include/internal/pycore_opcode_utils.h).
+# The opcode of YIELD_FROM, 3.5 to 3.10 (Include/opcode.h). Since 3.11 a RESUME follows each yield; its argument says
+# what the yield is: 2 for yield from, 3 for await (Lib/opcode.py; Include/internal/pycore_opcode_utils.h).
 YIELD_FROM, DELEGATING = 72, 2
 # PyFrameObject of 3.11 and later: ob_base, f_back, f_frame.
 FRAME_FRAME = 24
-# A greenlet's C++ half has fewer (greenlet 1 to 3: TGreenlet.hpp); sizeof(PyGreenlet).
+# A greenlet's C++ half has fewer words (greenlet 1 to 3: TGreenlet.hpp); sizeof(PyGreenlet).
 GREENLET_WORDS, GREENLET_FIELDS = 64, (16, 96)
-# How many words of all greenlets are asked whether they lead to a frame.
+# The number of words of all greenlets together that are tested for a frame.
 ASKED_WORDS = 1 << 18
 MAX_NAME = 200
 
 
 @dataclass(frozen=True)
 class Suspended:
-    """A generator, coroutine or asynchronous generator. ``state``: created, suspended, running or ended; ``place``:
-    where it is, None when it has ended; ``awaits``: the object that it delegates to, 0 for none; ``frame``: its frame;
-    ``apart``: whether that is another object (up to 3.10)."""
+    """A generator, coroutine or asynchronous generator.
+
+    ``state``: created, suspended, running or ended. ``place``: its position, None if it has ended. ``awaits``: the
+    object that it delegates to, 0 for none. ``frame``: its frame. ``apart``: the frame is a separate object (up to
+    3.10)."""
 
     address: int
     function: str
@@ -67,8 +69,10 @@ class Suspended:
 
 @dataclass(frozen=True)
 class Task:
-    """An asyncio task: its name (None where the release has none, or it is no str), the state of a future, its
-    coroutine and the future that it waits for, 0 for none."""
+    """An asyncio task.
+
+    ``name`` is None if the release has no names, or if the name is no str. ``state`` is that of a future.
+    ``waits_for``: the future that it waits for, 0 for none."""
 
     address: int
     name: str | None
@@ -79,15 +83,16 @@ class Task:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where frames are, and whether what they wait for is on top of their stacks."""
+    """Where a frame is, and whether the object that it waits for is on top of its stack."""
 
     position: Position
     delegates: bool
 
 
 class _Fields:
-    """Offsets of a release, looked up once: there may be a million to read. None where the release has no such
-    field."""
+    """The offsets of a release, looked up once, as there may be a million objects to read.
+
+    None if the release has no such field."""
 
     def __init__(self, release: Release) -> None:
         self.kind = release.at(OB_TYPE)
@@ -101,16 +106,16 @@ class _Fields:
         self.code, self.copy = release["f_code"], release.get("f_code_copy")
         self.instruction, self.last = release.get("f_instruction"), release.get("f_lasti") or 0
         self.locals, self.top, self.stack = release["f_locals"], release["f_top"], release.get("f_stack")
-        # Since 3.15 an index, or nothing, is above what is awaited.
+        # Since 3.15 an index, or nothing, lies above the awaited object.
         self.depth = release.get("gi_awaited_depth") or 1
         self.top_is_pointer, self.tags = bool(release["f_top_is_pointer"]), release.get("f_tags") or 0
 
 
 class Coroutines:
-    """Those of one target, read one by one."""
+    """The coroutines, tasks and greenlets of one target, read one by one."""
 
     def __init__(self, objects: Objects, threads: Threads, tasks: TaskLayout | None) -> None:
-        """``tasks``: the fields of C's tasks, None where they are not known."""
+        """Prepare to read them. ``tasks``: the fields of C's tasks, None if unknown."""
         self._objects = objects
         self._space = objects.target.space
         self._memory = Pages(self._space)
@@ -130,11 +135,12 @@ class Coroutines:
         self._words_left = ASKED_WORDS
 
     def inner_frame(self, frame: int) -> int:
-        """The frame that a running frame has called; 0 for none."""
+        """Return the frame that a running frame has called; 0 for none."""
         return self._running.get(frame, 0)
 
     def kinds(self, types: list[int]) -> dict[int, tuple[str, str]]:
-        """Of types those that are of interest: {type: (kind, the name of the type that says so)}."""
+        """Return {type: (kind, name of the type that decides the kind)} for the types of coroutines, tasks and
+        greenlets."""
         found = {}
         for address in types:
             name = self._objects.names.name(address)
@@ -150,7 +156,7 @@ class Coroutines:
         return found
 
     def type_name(self, address: int) -> str:
-        """The type's name of the object at ``address``; "?" when that cannot be read."""
+        """Return the name of the type of the object at ``address``; "?" if it cannot be read."""
         try:
             return self._objects.names.name(self._memory.word(address + self._fields.kind))
         except (Fault, OverflowError):
@@ -162,7 +168,7 @@ class Coroutines:
         return self._names[address]
 
     def suspended(self, address: int) -> Suspended:
-        """The generator, coroutine or asynchronous generator at ``address``. Raises Fault."""
+        """Return the generator, coroutine or asynchronous generator at ``address``. Raises Fault."""
         fields, memory = self._fields, self._memory
         function = self._text(memory.word(address + fields.qualname)) or "?"
         embedded = fields.frame_inside
@@ -194,10 +200,10 @@ class Coroutines:
         return byte - 256 if byte > 127 else byte
 
     def _place(self, frame: int) -> _Place | None:
-        """Where a frame is; read once for all that are there. Raises Fault."""
+        """Return where a frame is; read once for all frames at the same place. Raises Fault."""
         fields, memory = self._fields, self._memory
         code = memory.word(frame + fields.code)
-        # Its instruction, as an address or as an index, and in free-threaded builds which copy of the code it is in.
+        # Its instruction, as an address or an index, and in free-threaded builds the number of the copy of the code.
         copy = 0 if fields.copy is None else memory.u32(frame + fields.copy)
         at = memory.u32(frame + fields.last) if fields.instruction is None else memory.word(frame + fields.instruction)
         key = code, at, copy
@@ -207,8 +213,10 @@ class Coroutines:
         return self._places[key]
 
     def _is_delegation(self, position: Position, at: int) -> bool:
-        """Whether the instruction after that one is what stands behind an ``await`` or ``yield from``; since 3.13 the
-        generator itself says so. Raises Fault."""
+        """Return whether the frame waits in an ``await`` or ``yield from``: the instruction after the current one says
+        so.
+
+        Since 3.13 the generator itself says it; then this is always True. Raises Fault."""
         fields, memory = self._fields, self._memory
         if fields.delegating is not None:
             return True
@@ -219,7 +227,7 @@ class Coroutines:
         return memory.read(code + last + 2, 1)[0] == YIELD_FROM
 
     def _awaits(self, address: int, frame: int, place: _Place) -> int:
-        """What a suspended frame delegates to: on top of its stack; 0 when it only yields."""
+        """Return the object to which a suspended frame delegates, from the top of its stack; 0 if it only yields."""
         fields, memory = self._fields, self._memory
         if not place.delegates or (fields.delegating is not None and self._frame_state(address) < fields.delegating):
             return 0
@@ -234,7 +242,7 @@ class Coroutines:
         return memory.word(end - word * fields.depth) & ~fields.tags
 
     def _passed_on(self, address: int) -> int:
-        """What an awaited object stands for: what it wraps, or itself."""
+        """Return what an awaited object wraps, otherwise the object itself."""
         with suppress(Fault):
             for _ in range(MAX_BASES):
                 if not address or self.type_name(address) not in WRAPPERS:
@@ -243,7 +251,7 @@ class Coroutines:
         return address
 
     def task(self, address: int, kind: int, base: str) -> Task | None:
-        """The task at ``address`` of the class at ``kind``; None where a field cannot be believed. Raises Fault."""
+        """Return the task at ``address`` of the class at ``kind``; None if a field is implausible. Raises Fault."""
         return self._c_task(address) if base == C_TASK else self._python_task(address, kind, base == MIXED_TASK)
 
     def _c_task(self, address: int) -> Task | None:
@@ -258,7 +266,7 @@ class Coroutines:
     def _python_state(self, address: int, kind: int, is_mixed: bool) -> str | None:
         if is_mixed:
             return None if self._tasks is None else TASK_STATES.get(self._memory.u32(address + self._tasks.state))
-        # Until it is ended, the state is the class's.
+        # Until the task has ended, the state is an attribute of the class.
         held = self._attribute(address, kind, "_state")
         return TASK_STATE_TEXTS.get(self._text(held) or "") if held else PENDING
 
@@ -277,7 +285,9 @@ class Coroutines:
         return self._readers[key](address)
 
     def _task_name(self, address: int) -> str | None:
-        """A task's name; a number where it has none yet (3.12 and later: an int until it is asked for)."""
+        """Return a task's name.
+
+        Until somebody asks for it, the name is a number (3.12 and later: an int); then the result is "Task-N"."""
         if not address:
             return None
         kind = self.type_name(address)
@@ -287,10 +297,10 @@ class Coroutines:
         return read_name(self._memory, self._release, address, MAX_NAME) if kind == "str" else None
 
     def greenlet(self, address: int) -> Position | None:
-        """Where the greenlet at ``address`` was left; None where it runs, has not begun or has ended.
+        """Return where the greenlet at ``address`` was suspended; None if it runs, has not begun or has ended.
 
-        Its C++ half holds one frame object, that it was left in; which field it is differs by release, and is looked
-        for first where another greenlet has it."""
+        Its C++ half holds one frame object, the one in which it was suspended. The field differs between releases; the
+        place found in another greenlet is tried first."""
         word = self._space.machine.word
         if self._half is not None:
             field, place = self._half

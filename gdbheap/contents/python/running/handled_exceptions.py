@@ -1,7 +1,7 @@
-"""The exceptions that threads handle at this moment: in an ``except`` block only the thread state leads to them.
+"""Find the exceptions that threads are handling: during an ``except`` block only the thread state points to them.
 
-A thread has an item (``_PyErr_StackItem``) of its own, and each generator or coroutine that runs has one before it. In
-3.6 there is one exception in the thread state itself, and what it replaced is in the frames; in 2.7 ``sys`` has it.
+A thread has an item (``_PyErr_StackItem``) of its own, and each running generator or coroutine has one before it. In
+3.6 the thread state has one exception, and the frames have those it replaced; in 2.7 ``sys`` has it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gdbheap.layout.cpython import FLAG_EXCEPTION, OB_TYPE, TP_FLAGS, Release
 
 __all__ = ["HandledException", "handled_exceptions", "handled_by"]
 
-# The items of all threads together; frames are bounded too.
+# The limit for the items of all threads together; frames are limited too.
 ALL_ITEMS = 1 << 18
 # sizeof(PyThreadState), with room for more: the last item is a part of it.
 STATE_BYTES = 2 << 10
@@ -26,25 +26,27 @@ TB_FRAME, FRAME_FRAME = 24, 24
 
 @dataclass(frozen=True)
 class HandledException:
-    """An exception at ``address``; ``frame``: that which handles it, None where its traceback does not say."""
+    """An exception at ``address``. ``frame``: the frame that handles it, None if its traceback does not show it."""
 
     address: int
     frame: Frame | None
 
     @property
     def name(self) -> str:
-        """``the exception that load() handles at app.py:41``."""
+        """A description, such as ``the exception that load() handles at app.py:41``."""
         return handled_by("" if self.frame is None else self.frame.title)
 
 
 def handled_by(title: str) -> str:
-    """Name the exception that a frame with this title (``load() at app.py:41``) handles; "" where that is unknown."""
+    """Describe the exception that a frame with this title (``load() at app.py:41``) handles; "" means an unknown
+    frame."""
     function, _at, place = title.rpartition(" at ")
     return f"the exception that {function} handles at {place}" if title else "an exception that is handled"
 
 
 def handled_exceptions(space: Space, release: Release, states: Iterable[ThreadState]) -> Iterator[HandledException]:
-    """Yield the exceptions that each thread handles, the innermost first; none where its items are no chain."""
+    """Yield the exceptions that each thread handles, innermost first; none for a thread whose items are no valid
+    chain."""
     seen: set[int] = set()
     for state in states:
         yield from _handled(space, release, state, seen)
@@ -63,8 +65,9 @@ def _handled(space: Space, release: Release, state: ThreadState, seen: set[int])
 
 
 def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[int]:
-    """The exceptions of the items, from the innermost to the thread's own; 0 where nothing is handled. No two threads
-    have an item: one that was ``seen`` ends the chain. Raises Fault."""
+    """Return the exceptions of the items, from the innermost to the thread's own; 0 where nothing is handled.
+
+    No two threads share an item: a ``seen`` one ends the chain. Raises Fault."""
     head = release.get("ts_exc_info")
     if head is None:
         only = release.get("ts_exc_value")
@@ -75,14 +78,15 @@ def _values(space: Space, release: Release, state: int, seen: set[int]) -> list[
         found.append(space.word(item + release["exc_item_value"]))
         previous = space.word(item + release["exc_item_previous"])
         if not previous:
-            # The thread's own comes last, which proves the chain.
+            # The thread's own item comes last, which proves the chain.
             return found if state <= item < state + STATE_BYTES else []
         item = previous
     return []
 
 
 def _caught_in(space: Space, release: Release, exception: int) -> int:
-    """Return the frame that an exception came to last, where its traceback begins; 0 without one. Raises Fault."""
+    """Return the frame that the exception reached last, where its traceback begins; 0 without a traceback. Raises
+    Fault."""
     traceback = space.word(exception + release["exc_traceback"])
     frame = space.word(traceback + release.at(TB_FRAME)) if traceback else 0
     if not frame or release.get("frame_data") is None:

@@ -1,4 +1,4 @@
-"""The CPython of a target, found by itself: whatever allocates its objects, and whether or not it has symbols."""
+"""Find the CPython of a target, whichever allocator has its objects, and with or without symbols."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from gdbheap.layout.tables import table
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
-# The fields that a warning names at most, and those that have a fact of their own.
+# The fields that a warning names at most, and the fields with a fact of their own at most.
 MAX_FIELDS_NAMED, MAX_FIELDS_LISTED = 4, 20
 
 
 class Interpreter:
-    """The interpreter of one target: ``module`` is the loaded object that carries it, ``release`` says where its
-    objects have their fields, ``warnings`` what a reader must know of that.
+    """The interpreter of one target.
 
-    ``named``: the loaded object in whose data pymalloc was found, or None; ``tagged``: whether mimalloc's pages tell
-    that the build is free-threaded. Raises NotAPython, or Unsupported.
+    ``module``: the loaded object that contains it. ``release``: the offsets of its objects' fields. ``warnings``: what
+    a reader must know about these. ``named``: the loaded object in whose data pymalloc was found, or None. ``tagged``:
+    mimalloc's pages show that the build is free-threaded. Raises NotAPython or Unsupported.
     """
 
     def __init__(self, target: Target, facts: Facts, named: LoadedObject | None = None, tagged: bool = False) -> None:
@@ -41,19 +41,19 @@ class Interpreter:
 
     @property
     def is_free_threaded(self) -> bool:
-        """Whether it was built to run without the interpreter's lock."""
+        """Whether it was built without a global interpreter lock."""
         return self.release.is_free_threaded
 
     @cached_property
     def threads(self) -> Threads:
-        """Its thread states, those of its subinterpreters among them. Raises Unsupported."""
+        """The thread states, including those of subinterpreters. Raises Unsupported."""
         try:
             return Threads(self._target, self.module, self.release)
         except Fault as fault:
             raise Unsupported(f"threads cannot be read: nothing is at {fault.args[0]:#x}") from fault
 
     def _read_own(self) -> DebugOffsets | None:
-        """The table of offsets that it publishes; None where it has none, or one that cannot be believed."""
+        """Return the table of offsets that the interpreter publishes; None if it has none, or an implausible one."""
         space, version = self._target.space, exported_version(self._target, self.module)
         place = find_debug_offsets(space, self.module)
         if place is None or (not has_cookie(space, place[0]) and not _publishes(version)):
@@ -74,7 +74,7 @@ class Interpreter:
         return own
 
     def _find_release(self, build: Build) -> Release:
-        """The release, with what the interpreter itself says of its fields. Raises Unsupported."""
+        """Return the release, with the offsets that the interpreter itself publishes. Raises Unsupported."""
         release = find_release(self._target, self.module, self._facts, build)
         shipped = f"as of {release.major}.{release.minor}"
         source = "shipped table, from DWARF of a build of that release"
@@ -89,7 +89,7 @@ class Interpreter:
         return release
 
     def _tell(self, release: Release, differ: dict[str, tuple[int, int]]) -> None:
-        """Say which fields are not where the shipped table has them."""
+        """Report the fields whose offsets differ from the shipped table."""
         for name, (own, shipped) in list(differ.items())[:MAX_FIELDS_LISTED]:
             self._facts.add(f"offset of {name}", own, f"_Py_DebugOffsets; the shipped table has {shipped}")
         named = ", ".join(list(differ)[:MAX_FIELDS_NAMED])
@@ -101,14 +101,16 @@ class Interpreter:
 
 
 def _publishes(version: int | None) -> bool:
-    """Whether an interpreter of that version (PY_VERSION_HEX) has a table of offsets; unknown counts as no."""
+    """Return whether an interpreter of this version (PY_VERSION_HEX) has a table of offsets; False if unknown."""
     first = min(tuple(map(int, text.split("."))) for text in table("debug_offsets")["releases"])
     return version is not None and (version >> 24, version >> 16 & 255) >= first
 
 
 def _find_module(target: Target, named: LoadedObject | None) -> tuple[LoadedObject, str]:
-    """(loaded object, source): the one in whose data an allocator of CPython's was found, else the one that exports
-    most of what CPython does, else the one in whose data ``type`` is, else one that is named so."""
+    """Return the loaded object that contains CPython, and how it was found.
+
+    It is the object in whose data pymalloc was found; else the one with the most of CPython's exports; else the one
+    whose data has ``type``; else one that is named like Python."""
     if named is not None:
         return named, "pymalloc's usedpools are in its data"
     candidates = carriers(target)

@@ -1,7 +1,7 @@
-"""The Python frames of one thread that stands still while the others run on: quick to take, named later.
+"""Read the Python frames of one stopped thread while other threads run: read fast, and named later.
 
-Frames and what they point to belong to that thread. Everything else (lists of thread states, code objects that no
-frame holds any more) changes under our eyes: it is bounded, checked, and read anew when it does not fit.
+Frames and what they point to belong to that thread. Everything else (lists of thread states, code objects that no frame
+holds any more) can change meanwhile: it is bounded, checked, and read again when it does not fit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gdbheap.targets.elf import LoadedObject
 LONGEST_PATH = 4 << 10
 LONGEST_TABLE = 1 << 20
 MAX_CODES, MAX_FRAMES = 1 << 16, 1 << 16
-# _PyRuntime has the list of interpreters near its start, since 3.13 after its table of offsets.
+# _PyRuntime has the list of interpreters near its start; since 3.13 after its table of offsets.
 RUNTIME_HEAD = 8 << 10
-# sizeof(PyThreadState) with room: since 3.14 it holds a frame that is nobody's.
+# sizeof(PyThreadState) with room for more: since 3.14 it contains a frame that belongs to no function.
 STATE_BYTES = 16 << 10
-# A search that found nothing is repeated after so many times the time that it took.
+# A search that found nothing is repeated only after this many times its duration.
 PATIENCE = 20
 # sizeof(void *).
 WORD = 8
@@ -42,7 +42,8 @@ WORD = 8
 
 @dataclass(frozen=True)
 class Code:
-    """A code object as it was when it was first met. ``table`` and ``first_line`` tell its lines."""
+    """A code object as it was when it was first met. ``table`` and ``first_line`` give the lines of its
+    instructions."""
 
     name: str
     file: str
@@ -52,7 +53,7 @@ class Code:
 
 @dataclass(frozen=True)
 class RawFrame:
-    """A frame: its code, and the offset in bytes of the instruction where it is."""
+    """A frame: its code, and the offset in bytes of its current instruction."""
 
     code: Code
     offset: int
@@ -60,21 +61,22 @@ class RawFrame:
 
 @dataclass(frozen=True)
 class PythonStack:
-    """The frames of a thread, innermost first, in groups: each is what one call of the evaluator runs (the functions
-    that it called without another), and may be empty where its function just ends. ``torn``: what is further out could
-    not be read."""
+    """The frames of a thread, innermost first, in groups.
+
+    A group is what one call of the evaluator runs: a function and those that it called without another evaluator. It
+    may be empty if its function is just ending. ``torn``: the frames further out could not be read."""
 
     groups: tuple[tuple[RawFrame, ...], ...]
     torn: bool = False
 
 
 class CallStacks:
-    """The Python frames of threads of one interpreter's process. ``space`` reads it as it is at that moment."""
+    """Reads the Python frames of an interpreter's threads. ``space`` reads the process as it is at that moment."""
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self._space, self._module, self._release = space, module, release
         self._states = _States(space, module, release)
-        # Now rather than while a thread stands still.
+        # Search now, not while a thread is stopped.
         self._states.search()
         self._codes: dict[tuple[int, ...], Code | None] = {}
         self._lines: dict[tuple[Code, int], int | None] = {}
@@ -94,11 +96,12 @@ class CallStacks:
 
     @property
     def has_threads(self) -> bool:
-        """Whether an interpreter with a thread was met."""
+        """Whether an interpreter with a thread has been found."""
         return self._states.met
 
     def take(self, thread_pointer: int) -> PythonStack | None:
-        """The frames of the thread with that thread pointer; None where the interpreter does not know it."""
+        """Return the frames of the thread with this thread pointer; None if the interpreter does not know the
+        thread."""
         state = self._states.find(thread_pointer)
         if state is None:
             return None
@@ -114,7 +117,7 @@ class CallStacks:
         return PythonStack(_closed(groups))
 
     def line(self, frame: RawFrame) -> int | None:
-        """The line where a frame is; None where nobody knows."""
+        """Return the line where a frame is; None if unknown."""
         key = frame.code, frame.offset
         if key not in self._lines:
             try:
@@ -125,7 +128,7 @@ class CallStacks:
         return self._lines[key]
 
     def _walk(self, state: int) -> Iterator[tuple[RawFrame | None, bool]]:
-        """(frame or None for what stands for C, whether it is the last of its evaluator). Raises Fault."""
+        """Yield (frame or None for a C shim, whether it is the last of its evaluator). Raises Fault."""
         seen: set[int] = set()
         at = innermost_frame(self._space, self._release, state)
         while at:
@@ -134,7 +137,7 @@ class CallStacks:
             seen.add(at)
             raw = self._space.read(at, self._size)
             if self._is_shim(raw):
-                # Since 3.14 the outermost one is in the thread state: no evaluator's.
+                # Since 3.14 the outermost shim is in the thread state, and belongs to no evaluator.
                 if not state <= at < state + STATE_BYTES:
                     yield None, True
             else:
@@ -150,8 +153,9 @@ class CallStacks:
         return owner is not None and raw[owner] >= OWNED_BY_C
 
     def _ends(self, raw: bytes) -> bool:
-        """Up to 3.10 each frame has an evaluator of its own, in 3.11 the last one says so, later a frame follows that
-        stands for C."""
+        """Return whether a frame is the last of its evaluator.
+
+        Up to 3.10 each frame has its own evaluator; in 3.11 the last frame has a flag; later a shim for C follows."""
         entry = self._at.get("f_is_entry")
         return self._is_object if entry is None else bool(raw[entry])
 
@@ -171,7 +175,7 @@ class CallStacks:
         return first_instruction(self._space, self._release, address, copy)
 
     def _code(self, address: int) -> Code | None:
-        """The code object at ``address``; one that died and another in its place differ in what they point to."""
+        """Return the code object at ``address``. A new one at the address of a freed one has other pointers in it."""
         raw = self._space.read(address, self._code_size)
         words = {name: int.from_bytes(raw[at : at + WORD], "little") for name, at in self._code_at.items()}
         words["co_firstlineno"] &= 0xFFFFFFFF
@@ -184,7 +188,7 @@ class CallStacks:
         return self._codes[key]
 
     def _read_code(self, address: int, words: dict[str, int]) -> Code | None:
-        """None for what is no code object."""
+        """Return the code object; None if there is none at ``address``."""
         release, space = self._release, self._space
         try:
             kind = space.word(address + release.at(OB_TYPE))
@@ -201,7 +205,7 @@ class CallStacks:
 
 
 class _States:
-    """Thread states by their threads, found when a thread is first met, and proven each time. ``space`` reads them."""
+    """Finds the state of a thread when the thread is first met, and checks it each time. ``space`` reads the states."""
 
     def __init__(self, space: Space, module: LoadedObject, release: Release) -> None:
         self.space, self._module, self._release = space, module, release
@@ -211,7 +215,7 @@ class _States:
         self.met = False
 
     def find(self, pointer: int) -> int | None:
-        """The state of the thread with that thread pointer; None where there is none."""
+        """Return the state of the thread with this thread pointer; None if there is none."""
         state = self._known.get(pointer)
         if state is not None and self._is_listed(state, pointer):
             return state
@@ -226,7 +230,8 @@ class _States:
         return state
 
     def _is_listed(self, state: int, pointer: int) -> bool:
-        """Whether a state is that thread's still, and its neighbour in the list, or the head, points to it."""
+        """Return whether a state still belongs to the thread, and its neighbour in the list, or the head, points to
+        it."""
         release, space = self._release, self.space
         try:
             interpreter = space.word(state + release["ts_interp"])
@@ -242,7 +247,7 @@ class _States:
             return False
 
     def _listed(self, pointer: int) -> int | None:
-        """Of several states of one thread (one for each interpreter) the first that runs something."""
+        """Return the state of a thread; of several (one for each interpreter) the first that runs something."""
         found = []
         for interpreter in self._interpreters:
             try:
@@ -261,7 +266,7 @@ class _States:
             return False
 
     def _list(self, interpreter: int) -> Iterator[int]:
-        """The thread states of an interpreter. Raises Fault."""
+        """Yield the thread states of an interpreter. Raises Fault."""
         seen: set[int] = set()
         state = self.space.word(interpreter + self._release["interp_tstates"])
         while state and state not in seen and len(seen) < MAX_THREADS:
@@ -270,8 +275,9 @@ class _States:
             state = self.space.word(state + self._release["ts_next"])
 
     def search(self) -> bool:
-        """Look for interpreters; whether there are others than before. Not each time: a thread may be none of
-        Python's."""
+        """Look for interpreters, and return whether they have changed.
+
+        The search is not repeated at once: the thread may not be a Python thread."""
         started = time.monotonic()
         if started < self._next_search:
             return False
@@ -284,7 +290,7 @@ class _States:
         return changed
 
     def _heads(self) -> Iterator[bytes]:
-        """Where the list of interpreters begins: in ``_PyRuntime``, up to 3.6 somewhere in the data."""
+        """Yield the memory with the list of interpreters: ``_PyRuntime``, or up to 3.6 all data of the module."""
         runtime = self._module.symbol("_PyRuntime")
         if runtime is not None:
             yield self.space.read_available(runtime, RUNTIME_HEAD)
@@ -293,7 +299,7 @@ class _States:
             yield raw
 
     def _is_interpreter(self, word: int) -> bool:
-        """Whether a thread state there leads back."""
+        """Return whether an interpreter is there: its first thread state points back to it."""
         if word <= LOWEST_ADDRESS or word % WORD:
             return False
         try:
@@ -305,5 +311,5 @@ class _States:
 
 
 def _closed(groups: list[list[RawFrame]]) -> tuple[tuple[RawFrame, ...], ...]:
-    """Without the group that was only begun."""
+    """Return the groups without the last one if that is empty."""
     return tuple(tuple(group) for group in (groups if groups[-1] else groups[:-1]))

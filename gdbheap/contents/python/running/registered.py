@@ -1,6 +1,7 @@
-"""Functions that a program registered with the interpreter, which keeps them where no variable leads.
+"""Find functions that a program registered with the interpreter, where no variable refers to them.
 
-A field is believed where it has what belongs there, and those of an interpreter only where its registry of codecs has.
+A field is believed if it has an object of the right type; the fields of an interpreter only if its registry of codecs
+has.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from gdbheap.layout.cpython import FLAG_DICT, FLAG_LIST, OB_TYPE, TP_FLAGS, Rele
 __all__ = ["Registered", "registered_by_thread", "registered_with"]
 
 Registered = tuple[str, "list[int]"]
-"""What the functions are called, and the addresses of the objects that lead to them."""
+"""The description of the functions, and the addresses of the objects that hold them."""
 
-# c_profileobj and c_traceobj follow each other.
+# c_traceobj follows c_profileobj.
 OF_THREADS = "sys.setprofile()", "sys.settrace()"
 FORKERS = "before", "after_in_parent", "after_in_child"
-# Of all interpreters together.
+# The limit for all interpreters together.
 ALL_CALLBACKS = 1 << 14
-# atexit_py_callback: the function, its arguments, and those with names.
+# atexit_py_callback: the function, its arguments, and its keyword arguments.
 CALLBACK_WORDS = 3
 
 
@@ -41,7 +42,7 @@ def registered_by_thread(space: Space, release: Release, state: ThreadState) -> 
 
 
 def registered_with(space: Space, release: Release, interpreters: Iterable[int]) -> Iterator[Registered]:
-    """Yield those of each interpreter."""
+    """Yield the functions that are registered with each interpreter."""
     left = _Left()
     for interpreter in interpreters:
         with suppress(Fault, OverflowError):
@@ -64,20 +65,20 @@ class _Source:
 
 
 def _word(source: _Source, name: str, number: int = 0) -> int:
-    """Return the word that is so many behind a field; 0 where the release has no such field. Raises Fault."""
+    """Return the word ``number`` words after a field; 0 if the release has no such field. Raises Fault."""
     space, place = source.space, source.release.get(name)
     return 0 if place is None else space.word(source.interpreter + place + number * space.machine.word)
 
 
 def _if_type(source: _Source, address: int, flag: int) -> list[int]:
-    """Return an object if its type has a flag. Raises Fault."""
+    """Return the object, in a list, if its type has a flag. Raises Fault."""
     space, release = source.space, source.release
     kind = space.word(address + release.at(OB_TYPE)) if address else 0
     return [address] if kind and space.word(kind + release.at(TP_FLAGS)) & flag else []
 
 
 def _registered(source: _Source) -> Iterator[Registered]:
-    """Raises Fault."""
+    """Yield the functions that are registered with one interpreter. Raises Fault."""
     # codec_search_path, codec_search_cache, codec_error_registry.
     kinds = enumerate((FLAG_LIST, FLAG_DICT, FLAG_DICT))
     functions, cache, handlers = (_if_type(source, _word(source, "interp_codecs", at), flag) for at, flag in kinds)
@@ -95,8 +96,9 @@ def _registered(source: _Source) -> Iterator[Registered]:
 
 
 def _at_exit(source: _Source) -> Iterator[tuple[int, ...]]:
-    """Yield each function with its arguments, 0 for none. The table of callbacks and their number lie in the
-    interpreter, up to 3.9 in the state of the module atexit. Raises Fault."""
+    """Yield each function with its arguments, 0 for none. Raises Fault.
+
+    The table of callbacks and their number lie in the interpreter, up to 3.9 in the state of the module atexit."""
     space, word = source.space, source.space.machine.word
     table, count = _word(source, "interp_atexit"), _word(source, "interp_atexit", 1)
     module = _word(source, "interp_atexit_module")

@@ -1,7 +1,7 @@
-"""The interpreters and threads of a Python process, found without symbols, and the frames that run.
+"""Find the interpreters and threads of a Python process without symbols, and read the running frames.
 
 A thread state has its thread's pthread_t, which is the thread pointer that the kernel knows, and points to its
-interpreter, which points back; interpreters are found from the data of the library, where the runtime keeps them.
+interpreter, which points back. Interpreters are found from the library's data, where the runtime keeps them.
 """
 
 from __future__ import annotations
@@ -37,35 +37,36 @@ from gdbheap.targets.target import Target, Thread
 
 MAX_THREADS = 1 << 14
 MAX_LOCALS = 4 << 10
-# Values on the stack of a frame: code that is written by hand has few.
+# Values on the stack of a frame: handwritten code has few.
 UNCOUNTED_WORDS, FIRST_VALUES = 32, 8
-# How the names of iterators end.
+# Suffixes of the names of iterators.
 ITERATORS = (b"iterator", b"iter", b"generator", b"enumerate", b"zip", b"map", b"filter", b"reversed", b"islice")
 LONGEST_TABLE = 1 << 20
 LONGEST_NAME = 200
-# The two modules that every interpreter has are the oldest; Python 2's dicts keep no order.
+# The two modules that every interpreter has are the oldest entries; Python 2's dicts keep no order.
 MAX_MODULES = 1 << 14
-# Keys of dicts that are read to find the modules of all interpreters; so many words of an interpreter cost as much as
-# one of them, and to ask whether something is a module as so many.
+# The limit for keys of dicts that are read to find the modules of all interpreters. This many words of an interpreter
+# count as one key, and a test whether something is a module counts as this many keys.
 ALL_KEYS, WORDS_AS_KEY, MODULE_COST = 1 << 17, 32, 64
 ALWAYS_THERE = ("sys", "builtins", "__builtin__")
-# sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; links of Py_TRACE_REFS come to that.
+# sizeof(PyDictObject): 48 bytes, 248 in Python 2, which has a small table inside; the links of Py_TRACE_REFS add to
+# that.
 LARGEST_DICT = 512
 INTERPRETER_BYTES = 16 << 10
-# What the frames of all threads may have together.
+# The limits for the frames of all threads together.
 ALL_FRAMES, ALL_LOCALS = 1 << 18, 1 << 20
-# What the code objects may have together: names of variables, and bytes of tables of lines.
+# The limits for all code objects together: names of variables, and bytes of line tables.
 ALL_NAMES, ALL_LINES = 1 << 20, 64 << 20
 REMEMBERED = 1 << 16
-# Pieces of the library's data whose words are kept: data of fewer is read once.
+# The number of pieces of the library's data whose words are cached: data in fewer pieces is read once.
 FEW = 4
-# enum _frameowner: by the thread, a generator, a frame object, and what stands for C.
+# enum _frameowner: a thread, a generator, a frame object, or this for a C shim.
 OWNED_BY_C = 3
 
 
 @dataclass(frozen=True)
 class Local:
-    """A local variable, or (``name`` None) a value on the frame's stack: where it lies and the object's address."""
+    """A local variable, or a value on the frame's stack (``name`` is None): its place, and the object's address."""
 
     name: str | None
     place: int
@@ -74,10 +75,12 @@ class Local:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that runs. ``object``: whether it is a Python object (up to 3.10). ``references``: what it holds beside
-    its locals. ``entry``: whether C called it: one call of the interpreter's loop runs it and those that it called from
-    Python (since 3.11). ``uncounted``: where it may have values on its stack, while it runs: only registers tell
-    how many they are; ``locals`` has those that are proven."""
+    """A running frame.
+
+    ``object``: it is a Python object (up to 3.10). ``references``: what it holds besides its locals. ``entry``: C
+    called it; one call of the interpreter's loop runs it and the frames that it called from Python (since 3.11).
+    ``uncounted``: where it may have values on its stack while it runs: only registers give their number, and ``locals``
+    has those that are proven."""
 
     address: int
     code: int
@@ -92,14 +95,14 @@ class Frame:
 
     @property
     def title(self) -> str:
-        """``load() at app.py:41``."""
+        """A description, such as ``load() at app.py:41``."""
         line = "" if self.line is None else f":{self.line}"
         return f"{self.function}() at {self.file.rsplit('/', 1)[-1]}{line}"
 
 
 @dataclass(frozen=True)
 class Position:
-    """The code object that a frame runs, the function's name, its file, and the line; None where it has none."""
+    """The code object that a frame runs, the function's name, its file, and the line, None if it has none."""
 
     code: int
     function: str
@@ -109,7 +112,7 @@ class Position:
 
 @dataclass(frozen=True)
 class ThreadState:
-    """A PyThreadState: its thread (None when it has ended), and its frames, the innermost first."""
+    """A PyThreadState: its thread (None if that has ended), and its frames, innermost first."""
 
     address: int
     interpreter: int
@@ -139,18 +142,20 @@ class Threads:
 
     @property
     def uncounted(self) -> Ranges:
-        """Where the frames that run may have values on their stacks."""
+        """The parts of running frames' stacks that may have values."""
         return [frame.uncounted for state in self.states for frame in state.frames if frame.uncounted is not None]
 
     def modules(self) -> list[tuple[int, int]]:
-        """(number, ``sys.modules``) of each interpreter, the main one's, whose number is 0, first."""
+        """Return (number, ``sys.modules``) of each interpreter; the main one, whose number is 0, comes first."""
         numbers = self._numbers()
         found = ((numbers[interpreter], self._modules_of(interpreter)) for interpreter in self.interpreters)
         return sorted((number, address) for number, address in found if address is not None)
 
     def _numbers(self) -> dict[int, int]:
-        """{interpreter: number}. The newest one is the first of a list, whose links are in the same place in all: their
-        ids follow; where there are none (up to 3.6) they are counted from the end."""
+        """Return {interpreter: number}.
+
+        The newest interpreter is the first of a list whose links have the same offset in all. Their ids follow the
+        links; without ids (up to 3.6) interpreters are counted from the list's end."""
         heads = {
             one: self._words(one, self._release["interp_tstates"] + self._space.machine.word)
             for one in self.interpreters
@@ -170,12 +175,14 @@ class Threads:
         return self._space.machine.words_of(self._space.read_available(address, size))
 
     def _may_be(self, word: int) -> bool:
-        """Whether a structure may lie there."""
+        """Return whether a structure may lie at this address."""
         return word > LOWEST_ADDRESS and word % self._space.machine.word == 0
 
     def _find_interpreters(self, module: LoadedObject) -> list[int]:
-        """Those that have a thread; then, by where those have their modules, others to which the data of the library or
-        other interpreters lead."""
+        """Return the interpreters that have a thread, then others without one.
+
+        The others are found by the offset of ``sys.modules`` in the first ones, from pointers in the library's data and
+        in other interpreters."""
         pieces = self._candidates(module)
         few = list(islice(pieces, FEW))
         found = {
@@ -189,7 +196,7 @@ class Threads:
         waiting = deque(sorted(found))
         again = few if len(few) < FEW else self._candidates(module)
         for words in chain(again, self._links(waiting)):
-            # No two have the same modules.
+            # No two interpreters share their modules.
             likely = self._led_back_to(words - found, place)
             more = [word for word in likely if self._has_modules(word, place, modules)]
             found.update(more)
@@ -199,8 +206,10 @@ class Threads:
         return sorted(found)
 
     def _candidates(self, module: LoadedObject) -> Iterator[set[int]]:
-        """Yield the words of the library's data that may be addresses of data, a piece at a time: static data may be
-        large. Most lead to the library's own code and constants, which lie before its data."""
+        """Yield the words of the library's data that may be addresses of data, piece by piece: static data may be
+        large.
+
+        Most words point to the library's own code and constants, which lie before its data; these are left out."""
         size, base = self._space.machine.word, module.base
         data = min((start for start, _end in module.writable_ranges()), default=base)
         for _address, raw in windows(self._space, module):
@@ -208,8 +217,9 @@ class Threads:
             yield {w for w in set(words) if w > LOWEST_ADDRESS and not w % size and not base <= w < data}
 
     def _led_back_to(self, words: Iterable[int], place: int | None = None) -> list[int]:
-        """Those of the words, ascending, to which the thread state leads back that lies where an interpreter has its
-        first one; with ``place`` also where there is none, but something that may lie somewhere is in that place."""
+        """Return those words, ascending, that may be interpreters: their first thread state points back to them.
+
+        With ``place``, also words without a thread state but with a plausible address at the offset ``place``."""
         ordered = sorted(words)
         heads = self._words_at(ordered, self._release["interp_tstates"])
         backs = self._words_at([head or 0 for head in heads], self._release["ts_interp"])
@@ -224,12 +234,13 @@ class Threads:
         return words_at(self._space, [address + offset for address in addresses])
 
     def _links(self, waiting: deque[int]) -> Iterator[set[int]]:
-        """Yield the words of the interpreters that are waiting, until none is."""
+        """Yield the words of each waiting interpreter, until none is waiting."""
         while waiting:
             yield set(self._words(waiting.popleft(), self._release["interp_tstates"]))
 
     def _has_modules(self, interpreter: int, place: int, known: set[int]) -> bool:
-        """Whether ``sys.modules`` is in that place and not yet known; a thread state must lead back, if any."""
+        """Return whether ``sys.modules`` is at offset ``place`` and not in ``known``; a thread state, if any, must
+        point back."""
         if not self._may_be(interpreter):
             return False
         try:
@@ -254,7 +265,7 @@ class Threads:
             return False
 
     def _list(self, state: int, interpreter: int) -> Iterator[int]:
-        """The thread states of an interpreter. Raises Fault."""
+        """Yield the thread states of an interpreter. Raises Fault."""
         seen: set[int] = set()
         while state and state not in seen and len(seen) < MAX_THREADS:
             if self._space.word(state + self._release["ts_interp"]) != interpreter:
@@ -272,12 +283,14 @@ class Threads:
             return
 
     def _modules_of(self, interpreter: int) -> int | None:
-        """The first dict among its fields that has the modules sys and builtins."""
+        """Return the first dict among an interpreter's fields that has the modules sys and builtins; None if there is
+        none."""
         place = self._modules_place(interpreter)
         return None if place is None else self._space.word(interpreter + place)
 
     def _modules_place(self, interpreter: int) -> int | None:
-        """In which place of an interpreter ``sys.modules`` is: where another has it, or the first."""
+        """Return the offset of ``sys.modules`` in an interpreter: the one known from another, or the first that
+        fits."""
         if self._modules_at is not None:
             (word,) = self._words_at([interpreter], self._modules_at)
             if word is not None and self._may_be(word) and self._is_modules(word):
@@ -294,7 +307,8 @@ class Threads:
         return self._modules_at
 
     def _is_modules(self, address: int) -> bool:
-        """Whether a dict has the modules sys and builtins; many words lead to the same one."""
+        """Return whether a dict has the modules sys and builtins. The answer is cached, as many words point to the same
+        dict."""
         if address not in self._modules:
             if len(self._modules) >= REMEMBERED:
                 self._modules.clear()
@@ -320,8 +334,9 @@ class Threads:
             return False
 
     def _is_dict(self, address: int) -> bool:
-        """Whether the object's type says that it is a dict, has a dict's size and is a type itself: a frame's words may
-        be read as an object of a type with any flags. Raises Fault."""
+        """Return whether an object is a dict: its type says so, has a dict's size, and is a type itself. Raises Fault.
+
+        Words of a frame may look like an object of a type with any flags."""
         release, space = self._release, self._space
         kind = space.word(address + release.at(OB_TYPE))
         if not space.word(kind + release.at(TP_FLAGS)) & FLAG_DICT or not self._flags(kind) & FLAG_TYPE:
@@ -330,14 +345,15 @@ class Threads:
         return 0 < size <= LARGEST_DICT and item == 0
 
     def _is_own(self, modules: int) -> bool:
-        """Whether the module sys in the dict says that this is ``sys.modules``. Raises Fault."""
+        """Return whether the module sys in the dict says that this dict is ``sys.modules``. Raises Fault."""
         module = dict_lookup(self._space, self._release, modules, "sys", self._lookups)
         names = self._space.word(module + self._release.at(MODULE_DICT)) if module else 0
         return bool(names) and dict_lookup(self._space, self._release, names, "modules", self._lookups) == modules
 
     def _is_module(self, address: int) -> bool:
-        """Whether an object is a module, by its type's name, or where that is in no file at hand by the ``__name__`` in
-        its dict. Raises Fault."""
+        """Return whether an object is a module, by its type's name. Raises Fault.
+
+        If that name is in no available file, the ``__name__`` in the object's dict decides."""
         name = self._type_name(address)
         if name is not None:
             return name == b"module"
@@ -346,12 +362,12 @@ class Threads:
         return is_dict and dict_lookup(self._space, self._release, held, "__name__", self._lookups) is not None
 
     def _flags(self, address: int) -> int:
-        """``tp_flags`` of an object's type. Raises Fault."""
+        """Return ``tp_flags`` of an object's type. Raises Fault."""
         kind = self._space.word(address + self._release.at(OB_TYPE))
         return self._space.word(kind + self._release.at(TP_FLAGS))
 
     def _type_name(self, address: int) -> bytes | None:
-        """The name of an object's type, None where it is in no file at hand. Raises Fault."""
+        """Return the name of an object's type; None if it is in no available file. Raises Fault."""
         kind = self._space.word(address + self._release.at(OB_TYPE))
         place = self._space.word(kind + self._release.at(TP_NAME))
         try:
@@ -375,7 +391,7 @@ class Threads:
                 frame = self.read(at, is_object)
                 self._locals_left -= len(frame.locals) if frame is not None else 0
                 if last is not None:
-                    # Since 3.12 what stands for C comes before the frame that C called.
+                    # Since 3.12 a shim for C comes before the frame that C called.
                     yield last if frame is not None else replace(last, entry=True)
                 last = frame
                 at = space.word(at + previous)
@@ -389,7 +405,7 @@ class Threads:
         return len(self._seen) < ALL_FRAMES and self._locals_left > 0
 
     def read(self, address: int, is_object: bool) -> Frame | None:
-        """The frame at ``address``; None for one that stands for C. Raises Fault."""
+        """Return the frame at ``address``; None for a C shim. Raises Fault."""
         release, space = self._release, self._space
         clean = ~(release.get("f_tags") or 0)
         owner = release.get("f_owner")
@@ -411,27 +427,28 @@ class Threads:
         return Frame(address, code.address, code.name, code.file, line, locals_, held, is_object, entry, uncounted)
 
     def position(self, address: int) -> Position | None:
-        """Where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
+        """Return where the frame at ``address`` is, without what it holds; None without a code object. Raises Fault."""
         code = self.code(self._space.word(address + self._release["f_code"]) & ~(self._release.get("f_tags") or 0))
         return None if code is None else Position(code.address, code.name, code.file, self._line(address, code))
 
     def _objects(self, start: int, count: int, clean: int) -> Iterator[tuple[int, int]]:
-        """(place, object) of so many words. Raises Fault."""
+        """Yield (place, object) for each of ``count`` words from ``start`` that is not 0. Raises Fault."""
         machine = self._space.machine
         for index, value in enumerate(machine.words_of(self._space.read(start, machine.word * count))):
             if value & clean:
                 yield start + machine.word * index, value & clean
 
     def _variables(self, end: int, code: _Code, clean: int) -> Iterator[Local]:
-        """Those that have a value; they end where the frame's stack begins. Raises Fault."""
+        """Yield the variables that have a value; they end at ``end``, where the frame's stack begins. Raises Fault."""
         word = self._space.machine.word
         start = end - word * len(code.variables)
         for place, value in self._objects(start, len(code.variables), clean):
             yield Local(code.variables[(place - start) // word], place, value)
 
     def _iterators(self, start: int, clean: int) -> Iterator[tuple[int, int]]:
-        """(place, object) of the iterators of the loops that a frame is in, which lie where its stack begins; what lies
-        above may be left over."""
+        """Yield (place, object) of the iterators of a frame's loops, which lie at the start of its stack.
+
+        Words above them may be stale."""
         word = self._space.machine.word
         for place in range(start, start + word * FIRST_VALUES, word):
             try:
@@ -443,8 +460,9 @@ class Threads:
             yield place, value
 
     def _stack_count(self, address: int, count: int) -> int | None:
-        """How many values lie on the stack of a frame with so many variables; None while that is not known, in the
-        frame that runs."""
+        """Return the number of values on the stack of a frame with ``count`` variables.
+
+        None if it is unknown, as in the frame that is running."""
         release, space = self._release, self._space
         at = address + release["f_top"]
         if release["f_top_is_pointer"]:
@@ -469,13 +487,13 @@ class Threads:
             return None
 
     def _first_instruction(self, address: int, code: _Code) -> int:
-        """Where the instructions begin that the frame at ``address`` runs. Raises Fault."""
+        """Return the address of the first instruction of the frame at ``address``. Raises Fault."""
         number = self._release.get("f_code_copy")
         copy = None if number is None else self._space.u32(address + number)
         return first_instruction(self._space, self._release, code.address, copy)
 
     def code(self, address: int) -> _Code | None:
-        """The code object at ``address``, None when there is none."""
+        """Return the code object at ``address``; None if there is none."""
         if address not in self._codes:
             try:
                 self._codes[address] = self._read_code(address)
@@ -513,7 +531,7 @@ class Threads:
 
 
 def innermost_frame(space: Space, release: Release, state: int) -> int:
-    """Where the innermost frame of a thread state lies, 0 without one. Raises Fault."""
+    """Return the address of the innermost frame of a thread state; 0 without one. Raises Fault."""
     chain = release.get("ts_cframe")
     if chain is not None:
         return space.word(space.word(state + chain) + release["cf_frame"])
@@ -521,16 +539,19 @@ def innermost_frame(space: Space, release: Release, state: int) -> int:
 
 
 def first_instruction(space: Space, release: Release, code: int, copy: int | None) -> int:
-    """Where the instructions of the code object at ``code`` begin. ``copy``: since 3.14 each thread of a free-threaded
-    build has its own copy of them, of which the frame has the number (_PyCodeArray: size, then a pointer for each
-    copy); None elsewhere. Raises Fault."""
+    """Return the address of the first instruction of the code object at ``code``. Raises Fault.
+
+    ``copy``: since 3.14 each thread of a free-threaded build has its own copy of the instructions, and the frame has
+    the number of the copy (_PyCodeArray: size, then a pointer for each copy). None in other builds."""
     if copy is None:
         return code + release["co_code"]
     return space.word(space.word(code + release["co_copies"]) + space.machine.word * (1 + copy))
 
 
 def _chain(links: dict[int, int]) -> list[int]:
-    """From the one to which nobody leads to the one that leads to nobody; empty where that is no chain."""
+    """Return the keys in the order of their links, from the one without a predecessor to the one that links to 0.
+
+    The list is empty if the links are no chain."""
     firsts = set(links) - set(links.values())
     if len(firsts) != 1:
         return []

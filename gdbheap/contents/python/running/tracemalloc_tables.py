@@ -1,9 +1,8 @@
-"""The tables of tracemalloc, read from memory: which line of Python allocated a block, where the program traces that.
+"""Read tracemalloc's tables from memory: the Python line that allocated a block, if the program traces allocations.
 
 Modules/_tracemalloc.c and Modules/hashtable.c (Python/hashtable.c): a pointer in the interpreter's data leads to a
 table of the traces of all blocks, another one to a table of such tables by domain (3.8 and later). No symbol is needed:
-what is a table of traces is proven by its buckets, the hashes of its keys and the tracebacks that its entries lead
-to.
+a table of traces is proven by its buckets, the hashes of its keys, and the tracebacks that its entries point to.
 """
 
 from __future__ import annotations
@@ -23,34 +22,36 @@ from gdbheap.targets.elf import LoadedObject
 
 # HASHTABLE_MIN_SIZE; a table grows when half of its buckets are in use.
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 1 << 40
-# Blocks' addresses are hashed by turning them by four bits (_Py_HashPointerRaw).
+# A block's address is hashed by rotating it by four bits (_Py_HashPointerRaw).
 TURNED = 4
-# How many entries prove a table.
+# The number of entries that prove a table.
 PROVEN = 16
 MAX_CHAIN = 1 << 10
 MAX_DOMAINS = 1 << 10
-# How many places that have the shape of a table are tried, and how many entries in all of these: an interpreter's data
+# The limits for places with the shape of a table that are tried, and for entries in all of them: an interpreter's data
 # has few. STEP bytes of empty buckets count as one entry.
 MAX_TABLES, LOOKED_AT, STEP = 1 << 16, 1 << 22, 4 << 10
 REMEMBERED = 1 << 16
-# Up to 3.8 a table says how large its keys are (a block's address, and behind it the domain once there is another) and
-# its data; later it has functions there.
+# Up to 3.8 a table has the size of its keys (a block's address, and after it the domain once there is another) and of
+# its data; later it has functions in their place.
 ADDRESS_SIZE, KEY_SIZES, TRACE_SIZE, NO_DATA = 8, (8, 12), 16, 0
-# traceback_t: hash, nframe (16 bits since 3.9, the count of all behind it), frames of a pointer and a number, packed.
-# The pointer is to a str, since 3.15 to its bytes.
+# traceback_t: hash, nframe (16 bits since 3.9, then the total count), frames of a pointer and a number, packed. The
+# pointer is to a str, since 3.15 to its bytes.
 FRAMES_AT = 12
 # An entry's link and hash, before its key.
 HEAD = 16
 MAX_FRAMES = 1 << 16
 MAX_PATH = 4 << 10
-# A name of a file costs as many entries, and one more for each so many characters.
+# A file name counts as this many entries, and one more for this many characters.
 NAME_COST, CHARACTERS = 16, 4
 
 
 @dataclass(frozen=True)
 class TraceTable:
-    """What the native count is told; see native/core/src/python/traces.rs. ``count``: of its buckets; ``key``: bytes of
-    a key after which an entry holds the trace, 0 where it points to it."""
+    """A table of traces, as it is passed to the native count; see native/core/src/python/traces.rs.
+
+    ``count``: the number of its buckets. ``key``: the bytes of a key, after which an entry contains the trace; 0 if it
+    points to the trace."""
 
     address: int
     buckets: int
@@ -61,14 +62,14 @@ class TraceTable:
 
 @dataclass(frozen=True)
 class Trace:
-    """One block that was traced: the bytes that were asked for, and the address of its traceback."""
+    """The trace of one block: the bytes that were asked for, and the address of its traceback."""
 
     size: int
     traceback: int
 
 
 class Traces:
-    """The traces of one target; ``tables`` is empty where nothing is traced. ``tracebacks``: the tables of these."""
+    """The traces of one target; ``tables`` is empty if nothing is traced. ``tracebacks``: the tables of tracebacks."""
 
     def __init__(self, space: _native.Space, release: Release, module: LoadedObject) -> None:
         self._space, self._memory = space, Pages(space)
@@ -80,7 +81,7 @@ class Traces:
         self.tables = self._find(space, module)
 
     def _find(self, space: _native.Space, module: LoadedObject) -> list[TraceTable]:
-        """The table of all blocks, then those of other domains."""
+        """Return the table of all blocks, then those of other domains."""
         own: dict[int, TraceTable] = {}
         others: dict[int, TraceTable] = {}
         for table in islice(self._tables(space, module), MAX_TABLES):
@@ -90,7 +91,8 @@ class Traces:
         return list({table.address: table for table in [*map(own.__getitem__, sorted(own)), *domains]}.values())
 
     def _tables(self, space: _native.Space, module: LoadedObject) -> Iterator[TraceTable]:
-        """Yield what is shaped like a hash table where words of the module's data lead, a piece of them at a time."""
+        """Yield what is shaped like a hash table at the targets of pointers in the module's data, read piece by
+        piece."""
         word = space.machine.word
         for _address, raw in windows(space, module):
             for one in sorted(set(space.machine.words_of(raw))):
@@ -98,7 +100,7 @@ class Traces:
                     yield from self._table(one)
 
     def _table(self, address: int) -> list[TraceTable]:
-        """What is shaped like a hash table there: one, or none."""
+        """Return what is shaped like a hash table at ``address``: a list of one or none."""
         try:
             words = self._memory.machine.words_of(self._memory.read(address, 5 * self._memory.machine.word))
         except (Fault, OverflowError):
@@ -112,7 +114,7 @@ class Traces:
         return [TraceTable(address, buckets, count, entries, key if inline else 0)]
 
     def _is_traces(self, table: TraceTable) -> bool:
-        """Whether its first entries are traces."""
+        """Return whether the first entries of a table are traces."""
         found = 0
         try:
             for bucket, entry in islice(self._entries(table), PROVEN):
@@ -136,11 +138,11 @@ class Traces:
         return bool(keys) and all(self.line_of(key) is not None for key in keys)
 
     def _entries(self, table: TraceTable) -> Iterator[tuple[int, int]]:
-        """(bucket, entry) of a table, by bucket. Raises Fault."""
+        """Yield (bucket, entry) of a table, by bucket. Raises Fault."""
         word, top = self._memory.machine.word, self._memory.machine.address_end - 1
         at, end = table.buckets, table.buckets + word * table.count
         while self._left > 0 and at < end:
-            # Addresses that are near one another fill buckets near one another: most of a large table may be empty.
+            # Neighbouring addresses fill neighbouring buckets: most of a large table may be empty.
             last = min(end, at + self._left * STEP)
             found = _native.find_pointer(self._space, at, last, LOWEST_ADDRESS, top)
             self._left -= 1 + ((last if found is None else found) - at) // STEP
@@ -153,7 +155,7 @@ class Traces:
             at = found + word
 
     def _chain(self, table: TraceTable, bucket: int) -> Iterator[int]:
-        """The entries in one bucket. Raises Fault."""
+        """Yield the entries in one bucket. Raises Fault."""
         entry = self._memory.word(table.buckets + self._memory.machine.word * bucket)
         for _ in range(MAX_CHAIN):
             if not entry:
@@ -166,7 +168,7 @@ class Traces:
         return Trace(self._memory.word(at), self._memory.word(at + 8))
 
     def _domains(self, table: TraceTable) -> Iterator[TraceTable]:
-        """The tables of traces that the values of a table are."""
+        """Yield the tables of traces to which the values of a table point."""
         try:
             for _bucket, entry in islice(self._entries(table), MAX_DOMAINS):
                 value = self._memory.word(entry + 24)
@@ -177,17 +179,17 @@ class Traces:
             return
 
     def first_blocks(self, table: TraceTable) -> list[int]:
-        """The blocks that the first entry of a table takes: the entry, and its trace where that lies apart. Raises
+        """Return the blocks of the first entry of a table: the entry, and its trace if that is separate. Raises
         Fault."""
         _bucket, entry = next(self._entries(table), (0, 0))
         apart = [] if table.key or not entry else [self._memory.word(entry + 24)]
         return [entry, *apart] if entry else []
 
     def of(self, address: int) -> Trace | None:
-        """The trace of the block at ``address``, as an allocator gave it; None without one."""
+        """Return the trace of the block at ``address``, as an allocator returned it; None without one."""
         for table in self.tables[:1]:
             try:
-                # Where keys have a domain too, that of Python's own blocks is 0 and changes no hash.
+                # Keys with a domain: the domain of Python's own blocks is 0, which does not change the hash.
                 for entry in self._chain(table, _turned(address) & (table.count - 1)):
                     domain = self._memory.u32(entry + 24) if table.key > ADDRESS_SIZE else 0
                     if self._memory.word(entry + 16) == address and not domain:
@@ -197,7 +199,7 @@ class Traces:
         return None
 
     def line_of(self, traceback: int) -> tuple[str, int] | None:
-        """(file, line) of the innermost frame of a traceback; None where none is there."""
+        """Return (file, line) of the innermost frame of a traceback; None if there is none."""
         if traceback not in self._lines:
             if len(self._lines) >= REMEMBERED:
                 self._lines.clear()
@@ -210,7 +212,7 @@ class Traces:
     def _read_line(self, traceback: int) -> tuple[str, int] | None:
         memory = self._memory
         count = int.from_bytes(memory.read(traceback + 8, 4), "little")
-        # Of both halves the first is at most the second, and since 3.9 both are counts.
+        # The first half is at most the second; since 3.9 both are counts.
         kept = count & (MAX_FRAMES - 1)
         file, line = memory.word(traceback + FRAMES_AT), memory.u32(traceback + FRAMES_AT + memory.machine.word)
         if not kept or (count >> 16 and count >> 16 < kept):
@@ -219,7 +221,8 @@ class Traces:
         return None if name is None else (name, line)
 
     def _file(self, address: int) -> str | None:
-        """A name, which is kept: forged ones may overlap, so all together have what is left. Raises Fault."""
+        """Return a file's name, which is cached. Forged names may overlap, so all names share a budget. Raises
+        Fault."""
         if address not in self._files:
             if self._left <= 0:
                 return None

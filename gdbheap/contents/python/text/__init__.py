@@ -1,1 +1,1 @@
-"""Values as text, and how much of it may be shown."""
+"""Values as text, and rules for how much of it may be shown."""

@@ -1,8 +1,8 @@
-"""What texts may show of a target: everything, or no contents of strings, bytes and keys (``--no-text``).
+"""Decide what texts may show of a target: everything, or no contents of strings, bytes and keys (``--no-text``).
 
-There is one Disclosure for each target, asked by whatever turns memory into text: values (``repr``), keys in paths
-(``edges``), and the numbers in damage and errors, which are words of memory. Names are code and are always shown: of
-types, modules, files, functions, variables, and of attributes that are identifiers.
+Each target has one Disclosure. Everything that turns memory into text uses it: values (``repr``), keys in paths
+(``edges``), and the numbers in damage and errors, which are words of memory. Names are code, and are always shown:
+names of types, modules, files, functions and variables, and of attributes that are identifiers.
 """
 
 from __future__ import annotations
@@ -19,38 +19,40 @@ if TYPE_CHECKING:
     from gdbheap.targets.target import Damage
 
 NO_TEXT, VARIABLE = "--no-text", "GDBHEAP_NO_TEXT"
-# A number with this many readable bytes, in whatever order, may be characters.
+# A number with this many readable bytes, in any order, may be characters.
 MIN_TEXT_BYTES = 4
 _NUMBER = re.compile(r"\b(?:0x[0-9a-f]+|\d[\d,]*)\b")
 
 
 class Disclosure:
-    """``contents``: whether contents of strings, bytes and keys are shown. It changes between the commands of gdb.
-    ``is_place``: whether a number is an address that lies in a mapping, or the end of one, and so no secret."""
+    """The rules of one target.
+
+    ``contents``: contents of strings, bytes and keys are shown; it changes between gdb commands. ``is_place``: returns
+    whether a number is an address in a mapping, or the end of one, and therefore no secret."""
 
     def __init__(self, contents: bool = True, is_place: Callable[[int], bool] = lambda number: False) -> None:
         self.contents = contents
         self._is_place = is_place
 
     def name(self, text: str) -> str:
-        """An attribute's name as it is where it is an identifier or contents are shown, else its length."""
+        """Return an attribute's name; its length instead if it is no identifier and contents are not shown."""
         return text if self.contents or text.isidentifier() else hidden("str", len(text))
 
     def text(self, text: str) -> str:
-        """The contents of a string as they are where contents are shown, else their length."""
+        """Return the contents of a string; their length instead if contents are not shown."""
         return text if self.contents else hidden("str", len(text))
 
     def setting(self, value: str) -> str:
-        """The value of a setting as it is where it is a number or contents are shown, else its length."""
+        """Return the value of a setting; its length instead if it is no number and contents are not shown."""
         is_number = _NUMBER.fullmatch(value) and self.numbers(value) == value
         return value if self.contents or is_number else hidden("str", len(value))
 
     def numbers(self, text: str) -> str:
-        """``text`` without numbers that are no address or size but may be characters of the target's."""
+        """Return ``text`` without numbers that are no address or size, but may be characters of the target."""
         return text if self.contents else without_words(text, self._is_place)
 
     def damage(self, found: Damage) -> Damage:
-        """The damage without numbers that may be characters; its address is 0 where that is no place."""
+        """Return the damage without numbers that may be characters; its address is 0 if it is not in a mapping."""
         if self.contents:
             return found
         address = found.address if self._is_place(found.address) else 0
@@ -59,22 +61,22 @@ class Disclosure:
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the environment asks for ``--no-text``: by any value but an empty one and 0."""
+    """Return whether the environment asks for ``--no-text``: by any value other than "" and "0"."""
     return environment.get(VARIABLE, "") not in ("", "0")
 
 
 def is_hidden(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether a command line or the environment asks for ``--no-text``."""
+    """Return whether a command line or the environment asks for ``--no-text``."""
     return NO_TEXT in words or wanted(environment)
 
 
 def hidden(kind: str, length: int) -> str:
-    """What stands for a value: ``<str of 6>``, in characters or bytes."""
+    """Return the replacement for a value, such as ``<str of 6>``, in characters or bytes."""
     return f"<{kind} of {length:,}>"
 
 
 def without_words(text: str, is_place: Callable[[int], bool] = lambda number: False) -> str:
-    """``text`` with a length in place of each number that is no place and whose bytes may be characters."""
+    """Return ``text`` with a length instead of each number that is no address and whose bytes may be characters."""
 
     def masked(found: re.Match[str]) -> str:
         digits = found[0].replace(",", "")
@@ -91,6 +93,8 @@ def _length(value: int) -> int:
 
 
 def _may_be_text(value: int) -> bool:
-    """A few characters beside bytes that are none, as the 0 at the end of a text, are a part of one too."""
+    """Return whether the bytes of a number may be characters.
+
+    Other bytes next to a few characters do not matter: a text may end with 0 bytes."""
     readable = sum(0x20 <= byte < 0x7F for byte in value.to_bytes(_length(value), "little"))
     return readable >= MIN_TEXT_BYTES or value >= USER_END

@@ -1,7 +1,7 @@
-"""A bounded repr() of an object in memory: nothing of the target runs, and nothing in it is believed.
+"""A bounded repr() of an object in memory: no code of the target runs, and its data is not trusted.
 
-Where it is not cut it equals what the interpreter's own repr() says of str, bytes, numbers, tuples, lists, dicts, sets,
-namedtuples, exceptions, classes and code. Classes may define any ``__repr__``; of their instances the text is the class
+Where it is not cut, it equals the interpreter's own repr() of str, bytes, numbers, tuples, lists, dicts, sets,
+namedtuples, exceptions, classes and code. Classes may define any ``__repr__``; the text of their instances is the class
 and the attributes.
 """
 
@@ -56,14 +56,16 @@ SET_USED = 24
 MAX_FIELD_LENGTH = 100
 FIRST_ENTRIES = 20
 QUOTES = ("'", '"')
-# Of these no value is shown where contents are not: of the first none at all, of the others none in a key.
+# If contents are hidden, values of TEXTS are not shown at all, and values of NUMBERS are not shown in keys.
 TEXTS, NUMBERS = ("str", "bytes", "bytearray"), ("int", "float", "complex")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds a text: characters in all (a text ends soon after), characters of one value, items of one container,
-    nested containers, and how often memory is read."""
+    """The limits of a text.
+
+    ``length``: characters in all (a text ends soon after); ``value``: characters of one value; ``items``: items of one
+    container; ``depth``: nested containers; ``reads``: reads of memory."""
 
     length: int = 1000
     value: int = 200
@@ -80,7 +82,7 @@ class Spent(Exception):
 
 
 class Budget:
-    """A Space that is read only so often."""
+    """A Space that allows a limited number of reads."""
 
     def __init__(self, space: Space, reads: int) -> None:
         self._space = space
@@ -93,17 +95,17 @@ class Budget:
         self._left -= 1
 
     def read(self, address: int, size: int) -> bytes:
-        """Exactly ``size`` bytes. Raises Fault, Spent."""
+        """Return exactly ``size`` bytes. Raises Fault, Spent."""
         self._count()
         return self._space.read(address, size)
 
     def word(self, address: int) -> int:
-        """A word. Raises Fault, Spent."""
+        """Return the word at ``address``. Raises Fault, Spent."""
         self._count()
         return self._space.word(address)
 
     def u32(self, address: int) -> int:
-        """Half of one. Raises Fault, Spent."""
+        """Return the little-endian 32-bit number at ``address``. Raises Fault, Spent."""
         self._count()
         return self._space.u32(address)
 
@@ -119,12 +121,12 @@ class Kind:
 
     @property
     def short_name(self) -> str:
-        """``__name__``."""
+        """The type's ``__name__``."""
         return self.name.rsplit(".", 1)[-1]
 
 
 class Repr:
-    """Texts of the objects of one target, as far as ``disclosure`` lets them show contents."""
+    """Texts of the objects of one target; ``disclosure`` decides if they show contents."""
 
     def __init__(self, space: Space, release: Release, names: TypeNames, disclosure: Disclosure | None = None) -> None:
         self.space = space
@@ -135,12 +137,11 @@ class Repr:
         self._kinds: dict[int, Kind | None] = {}
 
     def text(self, address: int, limits: Limits = Limits()) -> str | None:
-        """The text of the object at ``address``; None when that is no object, or no more than its type is known of
-        it."""
+        """Return the text of the object at ``address``; None if there is no object, or if only its type is known."""
         return self._text(address, limits, False)
 
     def key_text(self, address: int, limits: Limits) -> str | None:
-        """The text of a key: where contents are not shown, its numbers are not either."""
+        """Return the text of a key: if contents are hidden, numbers are too."""
         return self._text(address, limits, True)
 
     def _text(self, address: int, limits: Limits, is_key: bool) -> str | None:
@@ -156,7 +157,7 @@ class Repr:
         return None if text == _plain(kind, address) else text
 
     def kind(self, address: int) -> Kind | None:
-        """What the type at ``address`` is; None when no type is there. Raises Fault."""
+        """Return the type at ``address``; None if there is no type. Raises Fault."""
         if address not in self._kinds:
             is_type = self.names.flags(self.space.word(address + self.release.at(OB_TYPE))) & FLAG_TYPE
             self._kinds[address] = self._read_kind(address) if is_type else None
@@ -171,7 +172,7 @@ class Repr:
         return next((name for name in self.names.with_bases(address) if name in NAMED or name in CONSTANTS), "")
 
     def fields(self, kind: Kind) -> int | None:
-        """The ``_fields`` of a namedtuple's class or of one of its bases."""
+        """Return the ``_fields`` of a namedtuple's class or of one of its bases; None if there is none."""
         address = kind.address
         for _ in range(MAX_BASES):
             if not address or not self.names.flags(address) & FLAG_HEAP_TYPE:
@@ -189,7 +190,7 @@ def _plain(kind: Kind, address: int) -> str:
 
 
 class _Text:
-    """One text in the making: what is left of its limits, and the containers that are open."""
+    """One text under construction: what is left of its limits, and the containers that are open."""
 
     def __init__(self, target: Repr, memory: Budget, limits: Limits) -> None:
         self.target = target
@@ -204,7 +205,7 @@ class _Text:
         self.in_key = False
 
     def key(self, address: int) -> str:
-        """The text of a key."""
+        """Return the text of a key."""
         before, self.in_key = self.in_key, True
         try:
             return self.value(address)
@@ -212,8 +213,8 @@ class _Text:
             self.in_key = before
 
     def value(self, address: int) -> str:
-        """The text of the object at ``address``, or what stands for it."""
-        # An exception or a bound method, torn, may hold itself without any container between.
+        """Return the text of the object at ``address``, or a placeholder."""
+        # A torn exception or bound method may hold itself without a container in between.
         if self.left <= 0 or self.nested > 2 * self.limits.depth + 2:
             return CUT
         before = self.left
@@ -230,7 +231,7 @@ class _Text:
             text = CUT
         finally:
             self.nested -= 1
-        # What is nested was counted when it was made.
+        # The length of nested texts was counted when they were made.
         self.left = min(self.left, before - len(text))
         return text
 
@@ -251,7 +252,7 @@ class _Text:
         return f"{kind.name}({', '.join(parts + self._attributes(address, kind))})"
 
     def _builtin(self, address: int, kind: Kind) -> str:
-        """By the built-in type whose fields the object has."""
+        """Return the text by the built-in type whose fields the object has."""
         memory, release, limit = self.memory, self.release, min(self.limits.value, max(self.left, 1))
         family = kind.family
         if kind.name == "bool":
@@ -308,7 +309,7 @@ class _Text:
             yield f"{self.key(key)}: {self.value(value)}"
 
     def _set(self, address: int, family: str, kind: Kind) -> str:
-        """A subclass's items are in braces, without the name: that stands around them."""
+        """Return a set. The items of a subclass are in braces; the caller adds the name."""
         if self.release.get("unicode_state") is None:
             raise Unsupported("which items of a set of Python 2 were taken out does not show in their hashes")
         if address in self.open:
@@ -322,7 +323,7 @@ class _Text:
         return self.memory.word(address + self.release.at(SET_USED))
 
     def _keys(self, address: int) -> Iterator[int]:
-        """The items of a set: a slot that once had one has the hash -1, which no object has."""
+        """Yield the items of a set: the slot of a removed item has the hash -1, which no object has."""
         slots = self.memory.word(address + self.release.at(SET_MASK)) + 1
         table = self.memory.word(address + self.release["set_table"])
         if slots > MAX_SLOTS:
@@ -333,7 +334,8 @@ class _Text:
             yield from (key for key, found in slot.iter_unpack(raw) if key and found != -1)
 
     def _container(self, address: int, family: str, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """The items in the family's brackets, as many as the limits allow; those of an open container are dots."""
+        """Return the items in the family's brackets, as many as the limits allow; "..." for a container that is
+        open."""
         brackets = BRACKETS[family]
         if address in self.open:
             return "...".join(brackets)
@@ -347,7 +349,7 @@ class _Text:
         return shown.join(brackets)
 
     def _some(self, texts: Callable[[], Iterable[str]], count: int) -> str:
-        """The texts with commas between them, and how many more there are."""
+        """Return the texts, joined with commas, and the number of items that are not shown."""
         if self.depth > self.limits.depth:
             return self._more(count)
         found: list[str] = []
@@ -395,7 +397,7 @@ class _Text:
         return f"{plain[:-1]}: {', '.join(attributes)}>" if attributes else plain
 
     def _attributes(self, address: int, kind: Kind) -> list[str]:
-        """``name=value`` of each attribute; none for an object that is open, or too deep in others."""
+        """Return ``name=value`` of each attribute; a placeholder for an object that is open, or nested too deeply."""
         if address in self.open:
             return ["..."]
         if self.depth >= self.limits.depth:
@@ -422,14 +424,14 @@ class _Text:
         return repr(name) if shown == name and not name.isidentifier() else shown
 
     def _exception(self, address: int, kind: Kind) -> str:
-        """The name and the arguments, as repr() says it since 3.7; then the attributes."""
+        """Return the name and the arguments, as repr() does since 3.7; then the attributes."""
         arguments = self.value(self.memory.word(address + self.release.at(EXCEPTION_ARGS)))
         text = f"{kind.short_name}{arguments[:-2]})" if arguments.endswith(",)") else f"{kind.short_name}{arguments}"
         attributes = self._attributes(address, kind) if kind.is_class else []
         return f"<{text}: {', '.join(attributes)}>" if attributes else text
 
     def _str_field(self, address: int) -> str:
-        """The str that a field points to."""
+        """Return the str that a field points to. Raises Damaged."""
         text = read_str(self.memory, self.release, self.memory.word(address))
         if text is None:
             raise Damaged
@@ -446,7 +448,7 @@ class _Text:
         return f"<module {entries['__name__']}{f' from {path}' if path.startswith((*QUOTES, CUT)) else ''}>"
 
     def _name_of_module(self, address: int) -> str:
-        """Its name and its file are no contents, as long as they are nothing but strings."""
+        """Return a module's name or file. These are not contents, if they are plain strings."""
         before, kind = self.contents, self.target.kind(self.memory.word(address + self.release.at(OB_TYPE)))
         self.contents = before or (kind is not None and kind.name == kind.family == "str")
         try:

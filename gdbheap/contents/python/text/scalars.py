@@ -1,4 +1,4 @@
-"""Texts of Python's values without parts, read from memory: exactly repr()'s where they are not cut."""
+"""Texts of Python values without parts, read from memory: equal to repr() if they are not cut."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HEAD_DIGITS = 4
 
 
 class Damaged(Exception):
-    """What should be an object's value is none."""
+    """The memory of an object holds no valid value."""
 
 
 def str_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """The str at ``address``, its first ``limit`` characters. Raises Fault, Damaged."""
+    """Return the str at ``address``, its first ``limit`` characters. Raises Fault, Damaged."""
     text = read_str(memory, release, address, limit)
     if text is None:
         raise Damaged
@@ -28,20 +28,20 @@ def str_text(memory: Memory, release: Release, address: int, limit: int) -> str:
 
 
 def length_text(memory: Memory, release: Release, address: int, family: str) -> str:
-    """What stands for a str, bytes or bytearray object whose contents are not shown. Raises Fault."""
+    """Return the placeholder for a str, bytes or bytearray object whose contents are hidden. Raises Fault."""
     if family == "str":
         return hidden(family, str_length(memory, release, address))
     return hidden(family, memory.word(address + release.at(OB_SIZE)))
 
 
 def bytes_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """The bytes object at ``address``. Raises Fault."""
+    """Return the bytes object at ``address``, its first ``limit`` bytes. Raises Fault."""
     data, size = _bytes(memory, release, address, address + release["bytes_data"], limit)
     return _cut(repr(data), size, limit)
 
 
 def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """The bytearray at ``address``: what lies from ``ob_start`` on. Raises Fault."""
+    """Return the bytearray at ``address``, the bytes from ``ob_start`` on. Raises Fault."""
     data, size = _bytes(memory, release, address, memory.word(address + release["bytearray_start"]), limit)
     text = repr(data)
     if release.get("bytearray_escapes") and text[1] == '"':
@@ -50,7 +50,7 @@ def bytearray_text(memory: Memory, release: Release, address: int, limit: int) -
 
 
 def _bytes(memory: Memory, release: Release, address: int, start: int, limit: int) -> tuple[bytes, int]:
-    """The first bytes, and how many there are."""
+    """Return the first ``limit`` bytes, and the number of all."""
     size = memory.word(address + release.at(OB_SIZE))
     return memory.read(start, min(size, limit)) if size else b"", size
 
@@ -60,8 +60,9 @@ def _cut(text: str, length: int, limit: int) -> str:
 
 
 def int_text(memory: Memory, release: Release, address: int, limit: int) -> str:
-    """The int at ``address``: in decimal, or the upper digits in hexadecimal when it has more than about ``limit``
-    digits. Raises Fault, Damaged."""
+    """Return the int at ``address``: in decimal or, above about ``limit`` digits, the upper digits in hexadecimal.
+
+    Raises Fault, Damaged."""
     count, sign = _digits(memory, release, address)
     start = address + release["ob_digit"]
     if count <= HEAD_DIGITS or count * DIGIT_BITS * 3 <= limit * 10:
@@ -73,13 +74,13 @@ def int_text(memory: Memory, release: Release, address: int, limit: int) -> str:
 
 
 def bool_text(memory: Memory, release: Release, address: int) -> str:
-    """True or False. Raises Fault, Damaged."""
+    """Return True or False as text. Raises Fault, Damaged."""
     count, _sign = _digits(memory, release, address)
     return str(bool(_number(memory, address + release["ob_digit"], min(count, 1))))
 
 
 def _digits(memory: Memory, release: Release, address: int) -> tuple[int, int]:
-    """How many digits of 30 bits an int has, and its sign: in ob_size up to 3.11, in lv_tag since 3.12."""
+    """Return the number of 30-bit digits of an int, and its sign: from ob_size up to 3.11, from lv_tag since 3.12."""
     tag = signed_word(memory, address + release.at(OB_SIZE))
     if release.get("lv_tag") is None:
         return abs(tag), -1 if tag < 0 else 1
@@ -96,10 +97,10 @@ def _number(memory: Memory, start: int, count: int) -> int:
 
 
 def float_text(memory: Memory, release: Release, address: int) -> str:
-    """The float at ``address``. Raises Fault."""
+    """Return the float at ``address``. Raises Fault."""
     return repr(struct.unpack("<d", memory.read(address + release.at(FIRST_FIELD), 8))[0])
 
 
 def complex_text(memory: Memory, release: Release, address: int) -> str:
-    """The complex at ``address``. Raises Fault."""
+    """Return the complex at ``address``. Raises Fault."""
     return repr(complex(*struct.unpack("<dd", memory.read(address + release.at(FIRST_FIELD), 16))))
