@@ -170,5 +170,5 @@ def test_growth_while_it_looks(tmp_path: Path) -> None:
     assert abs(idle["meanwhile"]["rss"]) < MIB and "in the next" not in text
     rss, grown = page["rss"]["bytes"], page["meanwhile"]["rss"]
     words = render(made_up(MIB, 9 * MIB, rss=Rss(rss, 0, ""), meanwhile=Meanwhile(grown, 0.5)), Style(rss=rss))
-    assert " RSS grew by " in words and " in the next 500 ms: what grows need not be the largest holder" in words
+    assert " RSS grew by " in words and " in the next 500 ms: the largest holder may not be what grows" in words
     assert " RSS shrank by " in render(made_up(MIB, 9 * MIB, meanwhile=Meanwhile(-9 * MIB, 2)), Style(rss=rss))

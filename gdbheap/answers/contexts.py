@@ -75,8 +75,8 @@ def by_name(rows: Sequence[ContextRow]) -> list[ContextName]:
 
 def _summed(name: str, rows: Sequence[ContextRow]) -> ContextName:
     example = max((row for row in rows if row.ident is not None), key=lambda row: row.bytes, default=None)
-    sizes = (sum(getattr(row, key) for row in rows) for key in Contexts.sums)
-    return ContextName(name, len(rows), *sizes, example=None if example is None else example.ident)
+    size, free, used = (sum(getattr(row, key) for row in rows) for key in Contexts.sums)
+    return ContextName(name, len(rows), size, free, used, None if example is None else example.ident)
 
 
 def _ident(heap: Heap, ident: str | None) -> str | None:

@@ -68,10 +68,9 @@ __all__ = [
 FILES = (
     after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
     growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, lazily_freed, leak_like,
-    locked, lost_blocks, lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator, other_held,
-    pinned_pages,
-    pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused, thread_tops,
-    tracemalloc, uncollectable_cycles,
+    locked, lost_blocks, lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator,
+    other_held, pinned_pages, pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused,
+    thread_tops, tracemalloc, uncollectable_cycles,
 )  # fmt: skip
 Numbers = Mapping[str, Sequence[int]]
 """By id: the numbers of findings in the list that a reader sees; empty if there is no such list."""

@@ -35,7 +35,7 @@ LAZY = "Findings: none. {} freed lazily (MADV_FREE): the kernel takes it when it
 # In percent of RSS: a finding above this is highlighted if there are colours.
 SEVERE_PERCENT = 10
 MIN_PERCENT_SHOWN = 1
-WHAT_GREW = "what grows need not be the largest holder ('heap snapshot' now, 'heap diff' later)"
+WHAT_GREW = "the largest holder may not be what grows ('heap snapshot' now, 'heap diff' later)"
 # From this many bytes on, a change of RSS while the holders are found gets a sentence.
 MIN_CHANGE = 1 << 20
 FIRST, GAINS_FIRST = "Findings, largest first", "Findings, what can be gained first"

@@ -46,7 +46,7 @@ pub mod word {
     /// In a file for one thread (a lane): when the process began, as its first lane says. 0: the calls of all threads
     /// are in this file.
     pub const LANE_OF: usize = 12;
-    /// A stack is recorded every so many bytes, on average. 1: with each call; 0: never.
+    /// The average number of bytes between two recorded stacks. 1: every call has one; 0: none is recorded.
     pub const STACKS: usize = 20;
 }
 
