@@ -65,7 +65,7 @@ class Program:
         return float(self._process.stdout.readline())
 
     def quickest(self, kind: str, count: int) -> float:
-        """The same, of realloc the quickest of PARTS parts."""
+        """Return the same for realloc: that of the quickest of PARTS parts."""
         parts = PARTS if kind == "r" else 1
         return min(self.seconds(kind, count // parts) for _ in range(parts))
 

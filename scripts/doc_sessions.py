@@ -174,7 +174,7 @@ class Page:
         return self._done[place]
 
     def _command(self, place: int) -> str:
-        """The command with addresses of now. Raises ValueError for one that the page did not say before."""
+        """Return the command with the present addresses. Raises ValueError for one that the page did not say before."""
         said = [(step.output, real) for step, (_, _, real) in zip(self.steps[:place], self._done)]
 
         def renewed(found: re.Match[str]) -> str:

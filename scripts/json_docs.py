@@ -75,7 +75,7 @@ def _record(kind: type[Any]) -> str:
 
 
 def _summary(kind: type[Any]) -> str:
-    """The first phrase of its docstring."""
+    """Return the first phrase of its docstring."""
     text = " ".join((kind.__doc__ or "").split()).replace("``", "`")
     return f"{END_OF_PHRASE.split(text, maxsplit=1)[0]}."
 
@@ -86,7 +86,7 @@ def _row(field: Field) -> str:
 
 
 def _type(hint: Any) -> str:
-    """What a person calls a type."""
+    """Return what a person calls a type."""
     origin, parts = getattr(hint, "__origin__", hint), list(getattr(hint, "__args__", ()))
     if origin is Any:
         return "anything"

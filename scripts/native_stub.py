@@ -105,7 +105,7 @@ class Tokens:
         self.at = 0
 
     def peek(self) -> str:
-        """The next token; "" at the end."""
+        """Return the next token; "" at the end."""
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
     def next(self) -> str:
@@ -364,26 +364,26 @@ class Core:
         self.text = "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
     def _one(self, pattern: str) -> Tokens | None:
-        """What follows the only place that matches; None where there is none."""
+        """Return what follows the only place that matches; None if there is none."""
         places = [found.end() for found in re.finditer(rf"^pub {pattern}", self.text, re.MULTILINE)]
         if len(places) > 1:
             raise Unknown(f"the core has {len(places)} public items like {pattern!r}")
         return Tokens(self.text[places[0] : places[0] + (1 << 14)]) if places else None
 
     def alias(self, name: str) -> Type | None:
-        """The type that the name is for."""
+        """Return the type that the name is for."""
         tokens = self._one(f"type {name} = ")
         return None if tokens is None else read_type(tokens)
 
     def fields(self, name: str) -> Fields:
-        """The fields of a struct."""
+        """Return the fields of a struct."""
         tokens = self._one(rf"struct (?={name} {{)")
         if tokens is None:
             raise Unknown(f"the core has no struct {name}")
         return read_struct(tokens)[1]
 
     def constant(self, name: str) -> Type:
-        """The type of a constant."""
+        """Return the type of a constant."""
         tokens = self._one(f"const {name}: ")
         if tokens is None:
             raise Unknown(f"the core has no constant {name}")
@@ -403,7 +403,7 @@ class Stub:
             raise Unknown(f"classes and arguments of one name: {both}")
 
     def type(self, found: Type, given: bool = False) -> str:
-        """A type in Python; ``given``: of an argument."""
+        """Return a type in Python; ``given``: of an argument."""
         inner = [self.type(part, given) for part in found.of]
         if found.name == "()":
             return f"tuple[{', '.join(inner)}]" if inner else "None"
@@ -417,7 +417,7 @@ class Stub:
         return inner[0] if found.name in TRANSPARENT else self.named(found)
 
     def named(self, found: Type) -> str:
-        """A type in Python that has a name."""
+        """Return a type in Python that has a name."""
         source, name = self.source, found.name
         if found.of:
             raise Unknown(f"no type of Python's is known for {name} with arguments")
@@ -432,7 +432,7 @@ class Stub:
         return name
 
     def function(self, function: Function, owner: str | None = None) -> Iterator[str]:
-        """The lines of a function, or of a method of ``owner``."""
+        """Return the lines of a function, or of a method of ``owner``."""
         defaults = signature(function)
         parameters = [f"{name}: {self.type(kind, True)}{defaults[name]}" for name, kind in function.parameters]
         name, result = function.name, "None" if function.result is None else self.type(function.result)
@@ -448,7 +448,7 @@ class Stub:
         yield from definition(name, parameters, result, WIDTH - (4 if owner else 0))
 
     def members(self, name: str) -> Iterator[str]:
-        """The lines inside of a class."""
+        """Return the lines inside a class."""
         for field_name, kind in self.source.classes[name]:
             yield f"{field_name}: Final[{self.type(kind)}]"
         for method in self.source.methods.get(name, []):
@@ -456,7 +456,7 @@ class Stub:
                 yield from self.function(method, name)
 
     def protocol(self, name: str) -> Iterator[str]:
-        """The lines inside of what is read from an argument."""
+        """Return the lines inside what is read from an argument."""
         source, names = self.source, self.source.records[name]
         fields = dict(source.structs.get(name) or self.core.fields(name))
         if set(fields) != set(names):
@@ -465,7 +465,7 @@ class Stub:
             yield from ("@property", f"def {field_name}(self) -> {self.type(fields[field_name], True)}: ...")
 
     def parts(self) -> Iterator[str]:
-        """The parts below the head."""
+        """Return the parts below the head."""
         source = self.source
         classes = [block(name, self.members(name)) for name in source.classes]
         protocols = [block(f"{name}(Protocol)", self.protocol(name)) for name in source.records]
@@ -487,7 +487,7 @@ class Stub:
 
 
 def signature(function: Function) -> dict[str, str]:
-    """The default of each parameter as it is written, "" for those without."""
+    """Return the default of each parameter as it is written, "" for those without."""
     found = dict.fromkeys((name for name, _kind in function.parameters), "")
     for text in function.attributes:
         given = re.fullmatch(r"pyo3 \( signature = \( (.*?) \) \)", text)
@@ -497,7 +497,7 @@ def signature(function: Function) -> dict[str, str]:
 
 
 def definition(name: str, parameters: list[str], result: str, width: int) -> Iterator[str]:
-    """The lines of a def, broken as ruff breaks them."""
+    """Return the lines of a def, broken as ruff breaks them."""
     line = f"def {name}({', '.join(parameters)}) -> {result}: ..."
     inner = "    " + ", ".join(parameters)
     if len(line) <= width:
@@ -509,7 +509,7 @@ def definition(name: str, parameters: list[str], result: str, width: int) -> Ite
 
 
 def block(name: str, lines: Iterator[str]) -> str:
-    """A class."""
+    """Return the lines of a class."""
     inside = "".join(f"    {line}\n" for line in lines)
     return f"class {name}:\n{inside}" if inside else f"class {name}: ...\n"
 

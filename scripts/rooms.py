@@ -86,7 +86,7 @@ def room_of(dotted: str) -> str | None:
 
 
 def _meaning(path: Path) -> str:
-    """The first paragraph of a docstring, in Markdown and on one line."""
+    """Return the first paragraph of a docstring, in Markdown and on one line."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return " ".join(text.partition("\n\n")[0].replace("``", "`").split())
 

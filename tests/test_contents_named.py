@@ -27,6 +27,7 @@ ASKING = {
     "findings.capacity.rule": "beside Python what is not proven may be Python's",
     "findings.holder.rule": "the command that says more",
     "first_page.also_held": "tasks and suspended functions of Python",
+    "findings.finding": "objects of Python are copied by use after fork()",
     "first_page.main_holders": "stacks of a program with Python are one row",
 }
 

@@ -25,7 +25,7 @@ def look(path: str = FILE) -> tuple[int, str]:
 
 
 async def asgi(scope: dict[str, Any], _receive: object, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-    """An ASGI application: the look is made in a thread, so that other requests are served meanwhile."""
+    """Serve as an ASGI application: a thread takes the snapshot, and other requests are served meanwhile."""
     if scope["type"] != "http":
         return
     loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ async def asgi(scope: dict[str, Any], _receive: object, send: Callable[[dict[str
 
 
 def wsgi(environ: dict[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]) -> Iterable[bytes]:
-    """A WSGI application: the thread or the process of the request waits."""
+    """Serve as a WSGI application: the thread or the process of the request waits."""
     status, text = look() if environ["PATH_INFO"] == ROUTE else (404, "not here\n")
     start_response(f"{status} {'OK' if status == 200 else 'No'}", HEADERS)
     return [text.encode()]

@@ -157,6 +157,12 @@ class Evidence:
         return forked_from(self.heap.target)
 
     @cached_property
+    def python_parent(self) -> int | None:
+        """The parent of a forked Python, in which the use of an object copies its page; None for other programs."""
+        is_python = self.parent is not None and or_none(lambda: self.heap.is_python)
+        return self.parent if is_python else None
+
+    @cached_property
     def other_ranges(self) -> dict[LineId, Ranges]:
         """The ranges of memory outside the allocators' blocks, ascending, by their ledger line."""
         found: defaultdict[LineId, Ranges] = defaultdict(list)

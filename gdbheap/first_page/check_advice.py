@@ -1,4 +1,4 @@
-"""Check the advised settings: which of them was the program started with, and is it in force?"""
+"""Check the advised settings: with which of them the program was started, and whether they are in force."""
 
 from __future__ import annotations
 

@@ -48,8 +48,7 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ())
     parent = evidence.parent
     reason = f"what it shares with {parent}, which it was forked from, and what was copied since"
     shared = _commented([f"gdbheap {parent} --children"], reason) if parent is not None else []
-    # Python copies pages by using objects.
-    lines += shared if heap.is_python else []
+    lines += shared if evidence.python_parent is not None else []
     children = children_of(heap)
     if children:
         what = "child" if children == 1 else "children"
@@ -57,7 +56,7 @@ def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[Kept] = ())
     if held.rows and heap.target.kind == "process":
         lines += _commented(evidence.line("snapshot", FILE), "does it grow? Now, and later:")
         lines += evidence.line(f"diff {FILE}")
-    lines += [] if heap.is_python else shared
+    lines += shared if evidence.python_parent is None else []
     size = sum(row.bytes for row in kept if row.id == FRAGMENTS)
     measuring = evidence.measuring() if 100 * size >= MIN_PERCENT_KEPT * (heap.target.rss.bytes or size + 1) else []
     first = _commented(measuring[:1], KEEPS)

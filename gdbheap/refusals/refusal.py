@@ -28,6 +28,8 @@ PID_LIMIT = 1 << 22
 FIRST_PID_NAMESPACE = "pid:[4026531836]"
 SECCOMP_FILTER = "2"
 NAME_LIMIT = 64
+# The name of our own processes.
+OURS = b"gdbheap"
 NAMESPACE_SEARCH_LIMIT = 20_000
 # The text for a process for which the kernel would make us wait.
 WAITING = "a thread of it waits meanwhile, as for a file system that does not answer; try again"
@@ -96,6 +98,12 @@ def other_tracer(folder: ProcessFolder) -> int:
     """Return the pid of the process that traces this one or any of its threads, 0 for none or for us."""
     tracer = _tracer(folder, _status(folder))
     return 0 if tracer == os.getpid() else tracer
+
+
+def is_traced_by_gdbheap(folder: ProcessFolder) -> bool:
+    """Return whether another gdbheap traces the process, by its name."""
+    tracer = other_tracer(folder)
+    return tracer != 0 and _read_bytes(f"{PROC}/{tracer}/comm").strip() == OURS
 
 
 def gather(folder: ProcessFolder) -> Facts:

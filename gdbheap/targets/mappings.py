@@ -232,5 +232,5 @@ def _mapping(header: tuple[bytes | None, ...], rss: int | None = None, swap: int
 
 
 def _path(raw: bytes) -> str:
-    """Return a path with ``\\012`` turned into a line break, the only character that ``maps`` escapes."""
+    r"""Return a path with ``\012`` turned into a line break, the only character that ``maps`` escapes."""
     return os.fsdecode(_ESCAPE.sub(lambda match: b"\n" if match[1] == b"012" else match[0], raw))

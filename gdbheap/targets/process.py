@@ -636,7 +636,7 @@ def stopped(
 
 @contextmanager
 def _explained(process: Process) -> Iterator[None]:
-    """A block in which an error says so if the process was released before all was copied."""
+    """Make an error in the block say whether the process was released before all was copied."""
     try:
         yield
     except GdbheapError as error:

@@ -19,7 +19,8 @@ __all__ = ["let_go_early", "not_stopped", "patiently", "undisturbed", "without_t
 
 Taken = TypeVar("Taken")
 
-OTHERS_SECONDS = 2.0
+# How long another tracer is waited for, and another gdbheap, which lets go soon even on a loaded machine.
+OTHERS_SECONDS, OURS_SECONDS = 2.0, 10.0
 REASONABLE_SECONDS = 10.0
 HIGHEST_PRIORITY = -20
 _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
@@ -27,8 +28,8 @@ _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 def without_tracer(folder: ProcessFolder) -> None:
     """Wait a moment while another tracer has the process: another gdbheap is done soon, a debugger is not."""
-    deadline = time.monotonic() + OTHERS_SECONDS
-    while refusal.other_tracer(folder) and time.monotonic() < deadline:
+    began = time.monotonic()
+    while refusal.other_tracer(folder) and time.monotonic() < began + _patience(folder):
         _nap()
 
 
@@ -37,16 +38,21 @@ def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
 
     Two tracers that begin at the same moment may each have seized some of its threads. Both release them and try again.
     """
-    deadline = time.monotonic() + OTHERS_SECONDS
+    began, patience = time.monotonic(), OTHERS_SECONDS
     while True:
         try:
             return take()
         except PermissionError:
             # A tracer that has detached since is not visible; what it prevented is allowed now.
             contended = refusal.other_tracer(folder) or _is_allowed(folder)
-            if not contended or time.monotonic() > deadline:
+            patience = max(patience, _patience(folder))
+            if not contended or time.monotonic() > began + patience:
                 raise
         _nap()
+
+
+def _patience(folder: ProcessFolder) -> float:
+    return OURS_SECONDS if refusal.is_traced_by_gdbheap(folder) else OTHERS_SECONDS
 
 
 def _is_allowed(folder: ProcessFolder) -> bool:
@@ -78,7 +84,7 @@ def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError)
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """A block in which Ctrl-Z waits, existing objects are not collected, and this thread has the highest priority.
+    """Hold back Ctrl-Z and the collection of existing objects in a block, and give this thread the highest priority.
 
     The priority also applies to the threads that it starts, if the system allows it.
     """

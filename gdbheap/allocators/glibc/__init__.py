@@ -1,0 +1,1 @@
+"""glibc's malloc: its arenas, chunks, bins and thread caches."""

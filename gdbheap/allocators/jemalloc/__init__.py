@@ -1,0 +1,1 @@
+"""jemalloc: its arenas, extents, slabs and thread caches."""

@@ -1,0 +1,1 @@
+"""mimalloc: CPython's and the library's segments, pages and blocks."""

@@ -1,0 +1,1 @@
+"""CPython's pymalloc: its arenas, pools and blocks."""

@@ -1,0 +1,1 @@
+"""tcmalloc of gperftools: its spans, size classes and thread caches."""

@@ -176,16 +176,11 @@ def found_of(evidence: Evidence, rows: Sequence[MainHolder], others: Sequence[Fi
         # Only one holder can be about the same memory.
         same = specific[0] if specific and not found else None
         left_over = _is_left_over(evidence, row)
-        figures = Holder(row, row.count, None if same is None else same.id, _parent(evidence), left_over)
+        figures = Holder(row, row.count, None if same is None else same.id, evidence.python_parent, left_over)
         # The more specific one stands first, as the certain one of two that are equal.
         size = row.resident if same is None else min(row.resident, same.bytes)
         found.append(Finding("holder", size, figures, _looking_into(evidence, row, left_over), doubtful=True))
     return found
-
-
-def _parent(evidence: Evidence) -> int | None:
-    """Return the parent of a process that copies pages by using objects, as Python does by their reference counts."""
-    return evidence.parent if evidence.heap.is_python else None
 
 
 def _is_left_over(evidence: Evidence, holder: MainHolder) -> bool:
@@ -233,8 +228,8 @@ def _looking_into(evidence: Evidence, holder: MainHolder, left_over: bool) -> li
 
     It shows the parent and its children, where tasks wait, the largest block, or what retains the most.
     """
-    if _parent(evidence) is not None:
-        return [f"gdbheap {evidence.parent} --children"]
+    if evidence.python_parent is not None:
+        return [f"gdbheap {evidence.python_parent} --children"]
     if holder.kind in (STACK, LEFT):
         return evidence.line("threads") if evidence.heap.is_python else []
     if left_over:

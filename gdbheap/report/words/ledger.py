@@ -31,6 +31,7 @@ NOT_LOOKED = (
     "Findings: none. gdbheap does not walk the blocks in the largest part of the memory, so some of it may be "
     "reclaimable."
 )
+LAZILY_FREED = "lazily-freed"
 LAZY = "Findings: none. {} freed lazily (MADV_FREE): the kernel takes it when it needs memory."
 # In percent of RSS: a finding above this is highlighted if there are colours.
 SEVERE_PERCENT = 10
@@ -206,8 +207,10 @@ def no_findings(answer: Ledger) -> str:
 
 
 def _says_lazy(answer: Ledger) -> bool:
-    """Return whether the sentence instead of findings mentions memory that was given back by MADV_FREE."""
-    return not answer.findings and not answer.looks_past and gave_back_much(answer)
+    """Return whether a finding, or the sentence instead of findings, is about memory freed by MADV_FREE."""
+    if answer.findings:
+        return any(finding.id == LAZILY_FREED for finding in answer.findings)
+    return not answer.looks_past and gave_back_much(answer)
 
 
 def _findings(answer: Ledger, style: Style) -> str:

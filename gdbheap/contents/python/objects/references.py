@@ -125,6 +125,7 @@ def _may_be_object(row: _native.GraphNode) -> bool:
 
 
 def roots_of_python(objects: Objects, threads: Threads) -> list[PythonRoot]:
+    """Return the roots: modules, frames with locals, exceptions, and what threads and interpreters registered."""
     roots = [PythonRoot(MODULES, BY_MODULES, [address], interpreter=number) for number, address in threads.modules()]
     for state in threads.states:
         for frame in state.frames:
