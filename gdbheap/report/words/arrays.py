@@ -67,7 +67,7 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
     return [
         *_sizes(row.bytes, style, row.absent), "" if row.retained is None else style.size(row.retained),
         TIMES.join(f"{size:,}" for size in row.shape), address_text(row.address),
-        f"{row.what}{name}", row.dtype or "", f"{row.path or '(nothing leads to it)'}{more}",
+        f"{row.what}{name}", row.dtype or "", f"{row.path or '(unreachable)'}{more}",
     ]  # fmt: skip
 
 
