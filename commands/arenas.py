@@ -35,12 +35,12 @@ COMMAND = Command(
     text="""malloc_stats() counts blocks in a thread's tcache as in use, and blocks in fast bins as free. %system is
     the share of all memory that malloc has from the kernel, resident or not.""",
     example="heap arenas --sort=free",
-    details="""Another allocator's tables replace malloc's if it serves and the C library's malloc is unused. An
+    details="""If the C library's malloc is unused, the tables are those of the allocator that serves the program. An
     allocator without arenas has a row for each block size.
 
     jemalloc has a row for each arena. Active extents have blocks in use; the row counts these blocks, and blocks in
-    thread caches. Dirty and muzzy extents are not returned yet, or not taken by the kernel yet. Retained extents are
-    address space alone.
+    thread caches. Dirty extents are not returned yet; muzzy extents are returned, but the kernel has not taken them
+    yet. Retained extents are only address space, without memory.
 
     For mimalloc, each row is one thread's heap, numbered by address. Active pages have blocks in use, dirty pages have
     none. The last row has the pages without a thread. `heap chunks --arena` takes the index of a row.
@@ -48,7 +48,7 @@ COMMAND = Command(
     tcmalloc has no arenas; all threads share its spans. A table says where its free blocks are: in the span lists
     (central), in transfer caches and in each thread's cache.
 
-    musl's malloc has a row for each slot size: its groups, its used and free slots, and the bytes asked for. The malloc
+    musl's malloc has a row for each slot size: its groups, its used and free slots, and the requested bytes. The malloc
     before musl 1.2.1 has no groups and no rows.""",
     needs=TARGET,
     options=Options,

@@ -43,13 +43,13 @@ COMMAND = Command(
     text="""Any address inside a block will do. The answer has the mapping, the block, the Python object in it, and,
     for a buffer, its owner.""",
     example="heap at 0x7f31c0de1230",
-    details="""The largest blocks that the block points to follow. In a program with Python, a block that a
+    details="""The next rows are the largest blocks to which this block points. In a program with Python, a block that a
     library's static variable points to has the variable's name. A program that runs tracemalloc adds the line of Python
-    that allocated the block. A value of a DataFrame, a table or an array has its place. The mapping's line says how
-    much of it is in transparent huge pages.
+    that allocated the block. If the block holds values of a DataFrame, a table or an array, the answer names it. The
+    mapping's line says how much of it is in transparent huge pages.
 
-    `--calls` takes a trace of this process by `gdbheap trace --stacks`; a core's may have been written before. It adds
-    the stack that made the block. Most blocks have none if stacks were sampled.""",
+    `--calls` takes a trace of this process from `gdbheap trace --stacks`; for a core, one that was written earlier. The
+    answer then has the stack that allocated the block. If stacks were sampled, most blocks have no stack.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -86,17 +86,17 @@ COMMAND = Command(
     text="""FILE is a trace of 'gdbheap trace --stacks'. The blocks are those in use at the peak, unless --at or
     --diff is given. Sampled stacks give estimates.""",
     example="gdbheap stacks --svg=peak.svg",
-    details="""A stack has Python's frames and C's in one. A block belongs to the realloc that last gave it its
-    size. Sites come first: the innermost line of Python of each stack, or its innermost function. The stacks with the
-    most bytes follow. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all stacks.
+    details="""A stack has the frames of Python and of C, in their order. A block belongs to the realloc that last gave
+    it its size. Sites come first: the innermost line of Python of each stack, or its innermost function. The stacks
+    with the most bytes follow. `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw all stacks.
 
     If stacks were sampled, the figures are estimates. A block of s bytes has a stack with probability p = 1 -
     exp(-s/mean), and counts 1/p times. The mean error of a sum is at most the square root of the sum times the mean. A
-    sum of 100 MiB with a stack every 512 KiB has an error of 7 MiB. `--diff` is the second call less the first;
-    pictures leave out what became less.
+    sum of 100 MiB with a stack every 512 KiB has an error of 7 MiB. `--diff` subtracts the figures after the first call
+    from those after the second. Pictures leave out stacks that became smaller.
 
-    Functions have names by the symbols of files on this machine with the loaded build-ids. Without symbols, they have a
-    file and an address. A Python frame is a function with file and line, of CPython 3.7 to 3.14 with a GIL. Other
+    Names of functions come from files on this machine that have the recorded build-ids. Without symbols, functions have
+    a file and an address. A Python frame is a function with file and line, of CPython 3.7 to 3.14 with a GIL. Other
     interpreters have only frames of C.""",
     needs=FILES,
     options=Options,

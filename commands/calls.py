@@ -66,28 +66,27 @@ def _render(shown: Shown[CallStats, Options]) -> str:
 COMMAND = Command(
     noun="calls",
     summary="Summarize a trace: bytes in use over time, peak, lifetimes",
-    text="""FILE is a trace of 'gdbheap trace'. Bytes are those asked for. A lifetime is the number of calls from a
+    text="""FILE is a trace of 'gdbheap trace'. Bytes are the requested ones. A lifetime is the number of calls from a
     block's allocation to its release.""",
     example="gdbheap calls --svg=live.svg",
     details="""The calls of one process are analysed, in their order. Usable bytes are those of
     malloc_usable_size().
 
-    Cumulated bytes have two bounds. The upper bound counts the size of each call that gave a block. The lower bound
-    counts a realloc for what it adds to its block. Lifetimes count the calls of all threads. A realloc continues a
-    life, wherever it moves the block. A block is temporary if the next call of its own thread releases it. heaptrack
-    asks for the process's next call instead, and sees a realloc as a release and an allocation. Half of the released
-    blocks lived no longer than the median, nine tenths no longer than the 90 %. Both are at most 1/128 too high, and
-    exact below 256. Seconds are known to within the distance of two times in the trace, which has one for every 256
-    events.
+    Cumulated bytes have two bounds. The upper bound counts the size of each call that returned a block. The lower bound
+    counts only the bytes that a realloc adds to its block. Lifetimes count the calls of all threads. A realloc
+    continues a life, wherever it moves the block. A block is temporary if the next call of its own thread releases it.
+    heaptrack asks for the process's next call instead, and sees a realloc as a release and an allocation. Half of the
+    released blocks lived no longer than the median, nine tenths no longer than the 90 %. Both are at most 1/128 too
+    high, and exact below 256. Lifetimes in seconds are less exact: the trace has a timestamp for every 256 events.
 
     A curve has at most 2,048 points: the last value of a run of calls, and the most bytes in it. The peak is therefore
     visible. Sizes are added up in steps of 16 bytes below 32 KiB, and of 32 KiB below 64 MiB. gdbheap needs memory for
     the blocks in use, not for the calls. docs/calls.md says more.
 
-    `--growth` replays the calls as the program made them (docs/replay.md). It lists those for which an arena had to
+    `--growth` replays the calls as the program made them (docs/replay.md). It lists the calls for which an arena had to
     grow: by how much, and by how much the largest free chunk was too small. gdbheap looks for the largest hole before
-    the N largest growths, or before each (all). The main arena grows when the break rises, another arena when a heap of
-    it is larger than ever.""",
+    the N largest growths, or before each if N is all. The main arena grows when the break rises, another arena when one
+    of its heaps becomes larger than ever.""",
     needs=LOG,
     options=Options,
     answer=_answer,

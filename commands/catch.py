@@ -69,12 +69,14 @@ COMMAND = Command(
     text="""In a shell the process then runs on, in gdb it stays at the call. The process itself compares the sizes,
     so that other calls take only about 2 ns longer.""",
     example="heap catch realloc --size=8880819",
-    details="""The stack has Python's frames and C's in one. A few instructions at the function's beginning do the
-    comparison. gdb's conditional breakpoint costs each call a tenth of a millisecond or more. The instructions are
-    taken out at the end. After kill -9 they may stay, and cost a few system calls until they are met (docs/growth.md).
+    details="""The stack has the frames of Python and of C, in their order. A few instructions at the function's
+    beginning do the comparison. gdb's conditional breakpoint costs each call a tenth of a millisecond or more. The
+    instructions are taken out at the end. After kill -9 the instructions may stay, and cost a few system calls when a
+    thread meets them (docs/growth.md).
 
-    The size is the one that is asked for; calloc's is the product. free does not know it. There the size is any request
-    that fits the block's chunk: a few sizes, or from 128 KiB on those of a page.""",
+    SIZE is the requested size; for calloc, it is the product of the two arguments. free does not know the requested
+    size. For free, SIZE matches every request that would get the block's chunk. These are a few sizes, or from 128 KiB
+    on the sizes of one page.""",
     needs=CALLED,
     options=Options,
     answer=_answer,

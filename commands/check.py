@@ -33,15 +33,15 @@ COMMAND = Command(
     - pymalloc: every pool's header and list of free blocks.
     - mimalloc, CPython's own or a library: every segment's table of slices (of 3.x the map of pages); every page's
       three lists against its count of used blocks.
-    - jemalloc: every extent that its tree leads to, and every slab's bitmap against its count of free regions.
-    - tcmalloc: every span that its map of pages leads to, and its free blocks against its count of the others.
+    - jemalloc: every extent in its tree, and every slab's bitmap against its count of free regions.
+    - tcmalloc: every span in its map of pages, and its free blocks against its count of the others.
 
-    If glibc ended the program by abort(), the first line is what glibc said. The block to blame follows: the one before
-    the damage, the one freed twice, or the one that a pointer leads into. Then come its path, and the calls that led
-    into malloc or free.
+    If glibc ended the program by abort(), the first line is glibc's message. The block to blame follows: the one before
+    the damage, the one freed twice, or the one into which a pointer points. Then come the path to the block, and the
+    functions that called malloc or free.
 
-    A thread may be inside malloc with half of a list changed when a process stops. Such places are named "caught inside
-    malloc".""",
+    When a process stops, a thread inside malloc may have changed only half of a list. A place that the thread was
+    changing is named "caught inside malloc".""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -23,13 +23,13 @@ def _render(shown: Shown[check_advice.CheckAdvice, Common]) -> str:
 COMMAND = Command(
     noun="check-advice",
     summary="Check whether an advised setting is active",
-    text="""The program was started again with a setting that a finding names. The answer says whether malloc uses
-    it, and what is left of the memory that it affects.""",
+    text="""Call it after you have restarted the program with a setting that a finding names. The answer says whether
+    malloc uses the setting, and how much memory of the affected kind is left.""",
     example="heap check-advice",
-    details="""The initial environment, as the kernel keeps it, says whether the program was started with the
-    setting. malloc's own mp_ says whether the value is in force. The settings that `heap` advises now follow. `heap
-    trim` says what malloc_trim(0) would return, and what it returned. `--no-text` shows values other than numbers by
-    their lengths.""",
+    details="""The initial environment, as the kernel keeps it, says whether the program was started with the setting.
+    malloc's own mp_ says whether the value is in force. The next lines are the settings that `heap` advises now. `heap
+    trim` says what malloc_trim(0) would return, or what the call returned. `--no-text` shows values other than numbers
+    by their lengths.""",
     needs=TARGET,
     options=Common,
     answer=_answer,

@@ -113,13 +113,14 @@ COMMAND = Command(
     text="""A row has malloc's pointer, the size with its header, the state, the free list, and the content. The
     totals count all blocks that match.""",
     example="heap chunks --state=used --min=1M",
-    details="""A used block is a Python object, belongs to one, or has what its bytes look like. A small bin holds
-    one size; a large bin is named by its smallest size. Recently freed chunks are in the unsorted bin. Python objects
-    of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block (mmap) is in no arena.
+    details="""A used block's content is its Python object, the object that owns it, or what its bytes look like. A
+    small bin holds one size; a large bin is named by its smallest size. Recently freed chunks are in the unsorted bin.
+    Python objects of up to 512 bytes are in pymalloc's pools, unless pymalloc is off. A large block (mmap) is in no
+    arena.
 
     `--state` takes several states with commas. A free block is in a bin, or in another allocator's slab, span, page or
-    group. The state tcache means a thread's cache, whichever allocator's. `--type` takes `*`, `?` and `[...]`. It
-    matches Python types, classes of C++ and Rust, and what a block is said to be.
+    group. The state tcache means a thread's cache of any allocator. `--type` takes `*`, `?` and `[...]`. It matches
+    Python types, classes of C++ and Rust, and the other names in the column of contents.
 
     The blocks of another allocator that gdbheap walks are listed, too, without a header. Their states are used, free
     and tcache. Room for more blocks on their pages counts as free.

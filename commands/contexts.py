@@ -32,13 +32,14 @@ COMMAND = Command(
     text="""A row is a memory context: its bytes from malloc, how many of them are free, its depth below
     TopMemoryContext, its name and its purpose. The first table adds up the contexts of each name.""",
     example="heap contexts --top=10",
-    details="""The figures are total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts.
-    gdbheap reads them from any backend or core, also while a query runs, without asking the server. PostgreSQL 13 to 18
-    has memory contexts that gdbheap knows; other programs have none.
+    details="""The figures are total_bytes, free_bytes and used_bytes of the view pg_backend_memory_contexts. gdbheap
+    reads them from any backend or core, also while a query runs, without asking the server. gdbheap knows the memory
+    contexts of PostgreSQL 13 to 18; other programs have none.
 
     `--sort=tree` lists each context before those below it. `--format`, `--folded`, `--svg`, `--speedscope` and
-    `--pprof` draw that tree. A context's free bytes are a part of its own; purposes are left out. Contexts more than
-    100 levels down are one part, "deeper levels". It begins earlier with more than 20,000 contexts.""",
+    `--pprof` draw this tree. A context's free bytes are drawn as one of its children; purposes are not shown. Contexts
+    more than 100 levels down are merged into one, "deeper levels". A tree of more than 20,000 contexts has fewer
+    levels.""",
     needs=TARGET,
     options=Pictured,
     answer=_answer,

@@ -29,10 +29,11 @@ COMMAND = Command(
     text="""Nothing is stopped and nothing is changed. Without a process, doctor checks gdbheap itself.""",
     example="gdbheap doctor",
     details="""Each file of a process that gdbheap reads has a line with the kernel's answer. Everybody may read
-    status. The same user may read maps, smaps_rollup and pagemap. mem is the process's memory. A line says whether the
-    control group counts. One line names the obstacle: another user, Yama, a tracer, capabilities, a user namespace, a
-    security module, seccomp or hidepid. The next one is the command that helps here: sudo, docker, podman, kubectl
-    debug or systemd-run. The exit status is the one that examining the process would have.""",
+    status. The same user may read maps, smaps_rollup and pagemap. mem is the process's memory. A line says whether
+    a control group counts the process's memory. One line names the obstacle: another user, Yama, a tracer,
+    capabilities, a user namespace, a security module, seccomp or hidepid. The next line is the command that helps
+    here: sudo, docker, podman, kubectl debug or systemd-run. The exit status is the one that a command that reads
+    the process would have.""",
     needs=MAYBE_PROCESS,
     options=Common,
     answer=_answer,

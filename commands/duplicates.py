@@ -36,12 +36,12 @@ COMMAND = Command(
     text="""A row is a value: how many copies exist, and what keeping one copy would save. Values are str, bytes,
     int, float, complex, and tuples of these.""",
     example="heap duplicates --top=20 --holders",
-    details="""The saving is the blocks of all copies but the largest. Objects of subclasses and values in the
-    interpreter's static data are left out. Objects of two interpreters with arenas of their own are no copies, as they
-    cannot share one. gdbheap compares values by a hash of their contents, of 128 bits.
+    details="""The saving is the bytes of all copies except the largest. Objects of subclasses and values in the
+    interpreter's static data are left out. Objects of two interpreters with arenas of their own do not count as copies,
+    because the interpreters cannot share one. gdbheap compares values by a hash of their contents, of 128 bits.
 
     `--holders` names, for each listed value, the types that refer to most of its copies. A container is named by its
-    holder, as in "dict of app.Session".""",
+    holder, such as "dict of app.Session".""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -59,7 +59,7 @@ class Options(Several, Writing):
     edges: bool = switch("--edges", "write edges and retained bytes beyond 2,000,000 blocks, too")
     with_contents: bool = switch("--with-contents", "show dicts' keys in a heapsnapshot")
     partition: tuple[Part, ...] = valued(
-        "--partition", "KEY[=VALUE],…", "write folders TABLE/KEY=VALUE, as in host,pid", (), parse_partition
+        "--partition", "KEY[=VALUE],…", "write a folder per value of keys such as host,pid", (), parse_partition
     )
 
 
@@ -133,23 +133,23 @@ COMMAND = Command(
     text="""DIR appears once it is complete, and replaces an older export. The files hold no contents of strings,
     bytes and keys. Parquet needs pyarrow: pip install 'gdbheap[parquet]'.""",
     example="gdbheap export -o tables",
-    details="""The files are DIR/TABLE.parquet, DIR/TABLE.csv or DIR/heap.sqlite. The tables are snapshots (a row
-    for each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md
-    has their columns with units. A snapshot has the tables that were kept in it. A process runs on before anything is
-    written. A folder with anything else in it is not replaced.
+    details="""The files are DIR/TABLE.parquet, DIR/TABLE.csv or DIR/heap.sqlite. The tables are snapshots (a row for
+    each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md has
+    their columns with units. A snapshot has only the tables that were saved in it. A process runs on before anything is
+    written. A folder with other files in it is not replaced.
 
-    `--format=heapsnapshot` writes the graph of references as one file for the memory panel of Chrome's DevTools. A
-    place has one number in all files of one process, so that they can be compared. References have names: attributes,
-    variables, indices, keys of dicts, or offsets if nothing is known. The 250,000 nearest to the roots have names. Keys
+    `--format=heapsnapshot` writes the graph of references as one file for the memory panel of Chrome's DevTools. An
+    address has the same number in all files of one process, so that the files can be compared. The 250,000 references
+    nearest to the roots have names: attributes, variables, indices, keys of dicts, or offsets if nothing is known. Keys
     are shown with `--with-contents`, and always if they are names of attributes and modules.
 
-    `--partition` writes each table into folders, as Hive has them: DIR/blocks/host=web1/pid=1234/data.parquet. DuckDB,
-    Spark and Trino read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host, pid,
+    `--partition` writes each table into folders, like Hive: DIR/blocks/host=web1/pid=1234/data.parquet. DuckDB, Spark
+    and Trino read all processes of all hosts as one table (docs/fleet.md). These keys are filled in: host, pid,
     program, day, time, container, boot_id, started, python, glibc and kind. Any other key needs a value. DIR may then
-    be a URL that fsspec knows, as s3://bucket/heaps (`gdbheap[remote]`, and the library of that system). URLs of local
-    files are refused. Several targets are then possible, also by `--name`, `--cgroup` and `--children`. Rows of the
-    table snapshots are written last. Targets, or tables of `--tables`, that could not be had are named, with status 1.
-    Targets that ended meanwhile are not named.""",
+    be a URL that fsspec knows, such as s3://bucket/heaps. It needs `gdbheap[remote]`, and the library of the storage
+    system. URLs of local files are refused. `--partition` allows several targets, also by `--name`, `--cgroup` and
+    `--children`. Rows of the table snapshots are written last. Targets, or tables of `--tables`, that could not be read
+    are named, and the status is 1. Targets that have ended meanwhile are not named.""",
     needs=SOURCES,
     options=Options,
     answer=_answer,

@@ -68,21 +68,22 @@ COMMAND = Command(
     cost is printed: how often a thread was stopped, and for how long.""",
     example="heap growth --duration=10",
     details="""gdbheap follows the system calls brk, mmap, mprotect, munmap, mremap and madvise. The answer has the
-    sizes of the calls that made memory grow. Calls for malloc's heap (brk) and the others (mmap) are apart. It also has
-    what all calls did, and the stacks from which memory grew. The stacks with the most bytes come first, Python's
-    frames and C's in one. Nothing else slows down.
+    sizes of the calls that made memory grow. Calls for malloc's heap (brk) and all other calls (mmap) are listed
+    separately. It also has what all calls did, and the stacks from which memory grew. The stacks with the most bytes
+    come first. A stack has the frames of Python and of C, in their order. No other code of the process slows down.
 
-    gdbheap puts a jump behind each such system call in libc, the dynamic linker and other code that makes it. A line of
-    its own counts the calls that came past these, by the mappings before and after. The jumps are taken out at the end.
-    After kill -9 they may stay, and cost a few system calls (docs/growth.md).
+    gdbheap puts a jump behind each such system call in libc, the dynamic linker and other code that makes it. Some
+    calls may bypass the jumps. A separate line has the bytes of these calls, by the mappings before and after. The
+    jumps are taken out at the end. After kill -9 the jumps may stay, and cost a few system calls (docs/growth.md).
 
-    A command that is started (after `--`) is followed by a filter of the kernel's: each call counts, whoever makes it.
-    Processes that it starts count, too. The command runs on if it has not ended a second after Ctrl-C. A process that
-    stays (gdbheap guard) then lets its calls pass.
+    A command that is started (after `--`) is followed by a filter of the kernel: every call counts, from any code. The
+    processes that the command starts count, too. The command runs on if it has not ended a second after Ctrl-C. A
+    process that stays (gdbheap guard) then lets the command's calls pass.
 
     `--perf` uses a tracepoint of the kernel: no thread stops, nothing in the process is changed, no call is missed.
-    Stacks are C's alone, up to 8 KiB of them. Calls that come faster than gdbheap reads them are lost, and counted. It
-    takes root or CAP_PERFMON, and a process that runs already. The first 10,000 stacks are kept.""",
+    Stacks have only C frames, from at most 8 KiB of the stack. Calls that come faster than gdbheap reads them are
+    lost, and counted. `--perf` needs root or CAP_PERFMON, and a process that runs already. The first 10,000 stacks
+    are kept.""",
     needs=FOLLOWED,
     options=Options,
     answer=_answer,

@@ -64,7 +64,8 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
 
 
 def _of_snapshot(look: Look, path: str, options: Options) -> ledger.Ledger:
-    """Return the first page that a snapshot keeps. Raises UsageError for options that need a process or a core."""
+    """Return the ledger that is stored in a snapshot, as the options want it. Raises UsageError for options that need a
+    process or a core."""
     if options.draws or options.since is not None:
         raise UsageError("gdbheap: a snapshot has no picture, and 'gdbheap diff' compares snapshots")
     kept = look.snapshot.ledger
@@ -129,8 +130,8 @@ def _render(shown: Shown[ledger.Ledger, Options]) -> str:
 COMMAND = Command(
     noun="",
     summary="Show where the memory went, who holds it and what to do",
-    text="""The page has a verdict, the largest holders, the findings with their fix, and the ledger: every byte of
-    the address space counts in one line, and children add up to their parent.""",
+    text="""The page has a verdict, the largest holders, the findings with their fix, and the ledger: every byte of the
+    address space counts in one line, and the lines below a line add up to it.""",
     example="heap --sort=virtual",
     details="""The verdict says what is resident and in use, and how much freed memory the allocators keep.
 
@@ -139,25 +140,26 @@ COMMAND = Command(
     files and shared memory. The code of programs and libraries is a holder from half of RSS on.
 
     gdbheap follows all references if that takes about 3 seconds of CPU time at most (7,500,000 blocks in use).
-    `--budget` sets another limit, `--detail` lifts it, and `--quick` skips the holders. A process runs on meanwhile. A
-    Python program with more blocks is examined in part: gdbheap follows the objects that modules and frames reach. A
-    holder then has "at least" the bytes that reference counts prove. The rest is one line, "not examined".
+    `--budget` sets another limit, `--detail` lifts it, and `--quick` skips the holders. The process runs on during the
+    search. A Python program with more blocks is examined in part: gdbheap follows the objects that modules and frames
+    reach. A holder then has "at least" the bytes that reference counts prove. Bytes without a proven holder are one
+    line, "not examined".
 
     Findings name memory that could be returned or avoided, largest first, with tested advice (docs/findings.md).
     `--detail` also looks for findings that take longer in a large process. Suggested commands follow.
 
     The ledger splits a resident page between its owners, byte by byte. The roots add up to the kernel's figures. Only
-    whole free pages can be returned to the kernel; the ledger counts them apart. Memory that gdbheap cannot explain has
-    a line of its own. Lines below 1 % of RSS are folded, unless `--detail` or `--sort` is given. `--sort` orders the
-    lines below each parent. `--json` has all lines.
+    whole free pages can be returned to the kernel; the ledger counts these pages separately. Memory that gdbheap cannot
+    explain has a line of its own. Lines below 1 % of RSS are folded, unless `--detail` or `--sort` is given. `--sort`
+    orders the lines below each parent. `--json` has all lines.
 
     `--format`, `--folded`, `--svg`, `--speedscope` and `--pprof` draw the resident memory, from RSS down. The tree
     divides it by allocator, arena and state. Memory in use is divided by type, too.
 
     A sentence says so if RSS changes by 1 % and 1 MiB while gdbheap looks for holders. `--since` names the holders that
-    grew since that snapshot. TARGET may also be a snapshot, which has the page of its own moment.
+    have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when it was taken.
 
-    The exit status is 5 if most memory without files is unexamined, malloc's too, and there is no finding.""",
+    The exit status is 5 if most memory without files, and malloc's, is unexamined and there is no finding.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

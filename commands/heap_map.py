@@ -51,8 +51,8 @@ def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
 COMMAND = Command(
     noun="map",
     summary="Draw each arena and mapping, cell by cell",
-    text="""A character is a cell of address space. It is in use from three quarters on, and partly used from one
-    quarter on. The other cells are free but resident, free and returned, top, or other.""",
+    text="""A character is a cell of address space. A cell counts as in use from three quarters on, and as partly used
+    from one quarter on. The other cells are free but resident, free and returned, top, or other.""",
     example="heap map --svg=heap.svg",
     details="""The picture has malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
     lines of its own. It is in colour on a terminal, unless NO_COLOR is set. It is in ASCII if the terminal has nothing

@@ -69,12 +69,12 @@ COMMAND = Command(
     fast bins are not merged with their neighbours. `--fit` looks at single chunks in malloc's order. It tries the
     thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin and the top chunk come
     next. A larger heap or, from mmap_threshold on, a mapping of its own comes last. malloc merges the chunks in fast
-    bins before a request of more than 1,000 bytes. It may take another chunk than the named one if both have one size.
-    It may also take another one after a request that left a remainder.
+    bins before a request of more than 1,000 bytes. malloc may take another chunk of the same size than the named one.
+    After a request that left a remainder, malloc may also take another chunk.
 
-    `--path` reads all references. It shows the path from a root to each of these blocks, as Python if possible, else in
-    words. `--calls` takes a trace of this process by `gdbheap trace --stacks`. It shows the stack that allocated each
-    block.""",
+    `--path` reads all references. It shows the path from a root to the blocks next to a hole, as Python or in words.
+    `--calls` takes a trace of this process from `gdbheap trace --stacks`. It shows the stack that allocated each of
+    these blocks.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -70,28 +70,28 @@ COMMAND = Command(
     text="""A row is one holder: a package, a variable with what it reaches, a running frame, a library's data or a
     thread. A block that two holders reach counts for the nearer one.""",
     example="heap owners --top=10",
-    details="""Each block in use is in one row. A package's row has its modules, classes and functions, and what
-    only these reach. A variable that holds much has a row of its own, named by its path. More rows are running frames,
-    data of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A library's static variable that
-    holds much has a row of its own, if a symbol names it. A holder with less than 2 % of the memory in use counts for
-    its package. Small packages share one row. A file that was loaded as several modules is one row. The share of RSS
-    counts resident bytes. They have a column if they are fewer than all bytes of a row.
+    details="""Each block in use is in one row. A package's row has its modules, classes and functions, and what only
+    these reach. A variable that holds much has a row of its own, named by its path. More rows are running frames, data
+    of libraries, the interpreter, tracemalloc's tables, and unreachable blocks. A library's static variable that holds
+    much has a row of its own, if a symbol names it. A holder with less than 2 % of the memory in use counts for its
+    package. Small packages share one row. A file that was loaded as several modules is one row. The share of RSS counts
+    resident bytes. Resident bytes have a column if a row has fewer of them than bytes in all.
 
     Memory that objects mapped counts for its holder: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow and
-    torch. A shared mapping is unmapped without its object. It is freed only if no other process has the pages.
+    torch. Without its object, a shared mapping is unmapped. Its memory is freed only if no other process has the pages.
 
     A program without Python has a row for each holder from which the shortest chains start. A global has its symbol, or
     else its section, and the type of most of its bytes. Other rows are thread variables, mappings, PostgreSQL's memory
     contexts of one name, and the objects in a Java heap. `--by=type` groups all blocks by kind. `--by=global` and
-    `--by=thread` do so for the blocks of globals and of threads.
+    `--by=thread` group the blocks of globals, and those of threads.
 
     A row says "at least" if some references could not be read: `--max-stop` was over, or a core is truncated. Its bytes
-    are proven: the objects count no more references than gdbheap found. The rest is one line, "not examined", with the
-    commands that examine it.
+    are proven: the objects count no more references than gdbheap found. Bytes without a proven holder are one line,
+    "not examined", with the commands that examine them.
 
     `--by=block` lists each large block with its size, its Python object and the path from a root. The path is a Python
-    expression if there is one, else words. Without Python, it names the offsets of the pointers. Shares of RSS leave
-    out the pages of large blocks that are not resident.
+    expression if there is one, else words. In a program without Python, the path names the offsets of the pointers.
+    Shares of RSS leave out the pages of large blocks that are not resident.
 
     `--by=array` lists DataFrames, Series and Indexes (pandas, polars), Arrow tables and arrays, numpy arrays and torch
     tensors, with their columns. Bytes are those of memory_usage(), estimated_size() and nbytes; a tensor has those of

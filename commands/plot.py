@@ -55,9 +55,10 @@ COMMAND = Command(
     text="""Each of the 12 largest processes has a panel: RSS, malloc's memory with the freed part shaded, and
     Python's arenas. Drawing needs matplotlib: pip install 'gdbheap[plot]'.""",
     example="gdbheap plot -o memory.html",
-    details="""malloc's curves are what it has from the kernel, and what of that is in use; Python's likewise. The
-    gap between them is memory that the program freed. Marks show snapshots, other programs (exec) and ends. An HTML
-    page adds a table of the first, last and highest values; it needs no network and no script.""",
+    details="""malloc's curves show its memory from the kernel, and the part in use. Python's curves show its arenas,
+    and the part in use. The gap between two curves is memory that the program freed. Marks show snapshots, other
+    programs (exec) and ends. An HTML page adds a table of the first, last and highest values; it needs no network and
+    no script.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -38,10 +38,10 @@ COMMAND = Command(
     details="""Any size class may take an empty pool. The kernel gets an empty pool back once its whole arena is
     free.
 
-    `--detail` adds a second row to each class, about the objects that tell their own size. It has the bytes that they
-    asked for, the bytes that they got, and the difference. It also has the number of arenas with blocks of the class,
-    and of those without others. Two tables follow: how full the arenas are, and the five arenas with the fewest used
-    bytes. An arena stays until its last block is freed.
+    `--detail` adds a second row to each class, about the objects that record their own size. This row has the bytes
+    that these objects requested, the bytes that they got, and the difference. It also has the number of arenas with
+    blocks of the class, and of arenas with no other blocks. Two tables follow: how full the arenas are, and the five
+    arenas with the fewest used bytes. An arena stays until its last block is freed.
 
     The figures are sums over all interpreters with pools of their own (CPython 3.12 and later). There are no rows if
     pymalloc is not in use (PYTHONMALLOC=malloc), and the answer says so.

@@ -50,7 +50,7 @@ COMMAND = Command(
     noun="processes",
     summary="Show what several processes have: private, shared, shareable",
     text="""PSS divides each shared page among its processes; USS is what a process has alone. 'gdbheap PID PID' and
-    'gdbheap PID --children' are the same.""",
+    'gdbheap PID --children' call this command, too.""",
     example="gdbheap processes --children",
     details="""The first lines say what the processes have together, and give the verdict and the largest holder of
     each. A row has RSS, PSS, USS, the heap's used and free bytes, what malloc_trim(0) would return, and the largest
@@ -60,7 +60,8 @@ COMMAND = Command(
     itself. Its private pages are compared with its parent's or a sibling's, if both come from one exec. The answer says
     which pages are not shared any more since the fork, and what wrote to them (docs/processes.md). It says what
     gc.freeze() before the fork would save. It also counts equal pages of strings, bytes and numbers of several workers
-    that no parent has. Preloading would save those. A process that ends or cannot be read has a note.""",
+    that no parent has. Loading them before the fork would save these pages. A process that ends or cannot be read has a
+    note.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

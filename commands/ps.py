@@ -56,10 +56,10 @@ def _render(shown: Shown[Table, Options]) -> str:
 COMMAND = Command(
     noun="ps",
     summary="Show the memory of each program, all its processes together",
-    text="""RAM is the proportional share (PSS): each page is divided by the number of processes that have it, so
-    that the column adds up. Private pages belong to one process; shared is its part of the rest.""",
+    text="""RAM is the proportional share (PSS): each page is divided by the number of processes that have it, so that
+    the column adds up. Private pages belong to one process; shared is the share of the other pages.""",
     example="gdbheap ps --filter=python",
-    details="""The figures are those of ps_mem. It adds half a KiB to each sum that the kernel cuts to whole KiB. A
+    details="""The figures are those of ps_mem. ps_mem adds half a KiB to each sum that the kernel cuts to whole KiB. A
     Python program is named by its script. Nothing is stopped unless `--heap` is given. Only root sees the processes of
     others; the last line counts those left out. The status is 1 if a readable heap could not be examined.""",
     needs=NOTHING,

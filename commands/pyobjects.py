@@ -123,8 +123,8 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="pyobjects",
     summary="List the types of objects that hold the memory (Python)",
-    text="""An object's own bytes are its block with all headers. Buffers are what it owns besides: a dict's keys, a
-    list's items, a set's table. The totals count all types.""",
+    text="""An object's own bytes are its block with all headers. Buffers are other blocks that it owns: a dict's keys,
+    a list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",
     details="""A block without a known owner is credited to whatever points to it: object, library or thread. Shares
     of RSS leave out the pages of large blocks that are not resident. The largest unidentified blocks follow the table.
@@ -133,8 +133,8 @@ COMMAND = Command(
     The column mapped has memory that objects mapped, such as mmap.mmap. It appears if any object did so. These bytes
     are in no allocator's block, and do not count as used.
 
-    If gdbheap cannot walk a program's own malloc, Python's objects there are those that references reach. Their sizes
-    come from their own fields.
+    If gdbheap cannot walk a program's own malloc, it lists only the Python objects in it that references reach. Their
+    sizes come from their own fields.
 
     `--type` takes `*`, `?` and `[...]`.
 
@@ -149,10 +149,10 @@ COMMAND = Command(
     bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` says how much of the room of list, bytearray,
     dict and set is used, in items.
 
-    `--by=line` reads tracemalloc's own table, if the program traces. It counts blocks and requested bytes for each
-    line, as tracemalloc.take_snapshot() does, without a call.
+    `--by=line` reads tracemalloc's own table, if tracemalloc is on in the program. It counts blocks and requested bytes
+    for each line, as tracemalloc.take_snapshot() does, without a call.
 
-    `--group` needs `--type`, and has a row for each value of that attribute, as in `heap pyobjects --type=app.Session
+    `--group` needs `--type`, and has a row for each value of that attribute, such as `heap pyobjects --type=app.Session
     --group=tenant_id`. Objects whose value could not be read are in no group.""",
     needs=TARGET,
     options=Options,

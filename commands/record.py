@@ -62,10 +62,10 @@ COMMAND = Command(
     text="""Processes run on; all figures come from short reads. Expensive figures (PSS, in use, blocks by size) are
     sampled less often, at most 1 % CPU each. 'gdbheap plot' draws the file.""",
     example="gdbheap record --every=1s -o memory.csv",
-    details="""A row is one process at one moment. It has RSS, PSS, anonymous, file and shared memory, swap, page
-    faults and the size of the break. malloc's memory is given for each arena and for large blocks, with bytes in use.
-    The most that malloc_trim(0) would return is there, too. Python's arenas, pools and blocks by size follow. Events
-    have rows: a process starts, runs another program or ends, and a snapshot was written.
+    details="""A row is one process at one moment. It has RSS, PSS, anonymous, file and shared memory, swap, page faults
+    and the size of the break. malloc's memory is given for each arena and for large blocks, with bytes in use. A row
+    also has an upper limit of what malloc_trim(0) would return. Python's arenas, pools and blocks by size follow.
+    Events have rows: a process starts, runs another program or ends, and a snapshot was written.
 
     A figure that changed while it was read is left out and marked doubtful. Expensive figures are absent between their
     samples. `--stop` makes the bytes in use exact in each row.

@@ -55,13 +55,13 @@ class Options(Writing):
     )
     arena_max: int | None = valued("--arena-max", "N", "let glibc make at most N arenas", None, whole_number)
     mmap_threshold: int | None = valued(
-        "--mmap-threshold", "SIZE", "have glibc map blocks from SIZE on by themselves", None, parse_size
+        "--mmap-threshold", "SIZE", "let glibc map each block of SIZE or more separately", None, parse_size
     )
     trim_threshold: int | None = valued(
         "--trim-threshold", "SIZE", "let glibc keep SIZE free at its heap's end", None, parse_size
     )
     tunables: dict[str, str] | None = valued(
-        "--tunables", "NAME=VALUE[:…]", "set any glibc tunables, as in tcache_count=0", None, _tunables
+        "--tunables", "NAME=VALUE[:…]", "set any glibc tunables, such as tcache_count=0", None, _tunables
     )
     fill: bool = switch("--fill", "touch each page of a request, except calloc's")
     mappings: bool = switch("--mappings", "repeat the program's own mmap, munmap and mremap")
@@ -198,15 +198,15 @@ COMMAND = Command(
     details="""`--stop-at` shows the program's heap at any call, as the addresses are the old ones. Another
     allocator, and each glibc tunable, is tried on the same calls. docs/replay.md says what is repeated and what is not.
 
-    RSS counts the allocator's pages, and at most what the kernel noted. Programs write to what they ask for, so that
-    RSS needs `--fill`; `--what-if` implies it. The columns system and in use are as malloc_stats() counts them. Holes
-    have 1 MiB or more. Both are for glibc alone. Allocators that return memory by the clock differ from run to run. A
-    replay is also faster than the program was. `--what-if` runs these allocators three times, and shows the range of
-    their peaks. The best setting stands below its table, as it is typed before a command. It appears only if it saves
-    more than chance does.
+    RSS counts the allocator's pages, and at most what the kernel noted. A program writes to the memory that it
+    requests: RSS is like the program's only with `--fill`; `--what-if` implies it. The columns system and in use are as
+    malloc_stats() counts them. Holes have 1 MiB or more. These columns and holes are for glibc alone. Allocators that
+    return memory by the clock differ from run to run. A replay is also faster than the program was. `--what-if` runs
+    these clocked allocators three times, and shows the range of their peaks. The best setting is below the table, as it
+    is typed before a command. It is shown only if it saves more than one run differs from another by chance.
 
     `--frames` writes a map of the heap after every N calls, and index.html, which plays them. `--mappings` repeats
-    private mappings; `--fill` touches these, too. `--stop-at` takes a call's number, or end.""",
+    private mappings; `--fill` touches their pages, too. `--stop-at` takes a call's number, or end.""",
     needs=FILES,
     options=Options,
     answer=_answer,

@@ -169,14 +169,14 @@ COMMAND = Command(
     is of one moment; a live process runs on once its memory is copied. Each unanswered part has one line with the
     reason.
 
-    A snapshot gives the page that it keeps. Several snapshots, processes or cores give what changed from the first to
-    the last, and what only rose. A trace gives its totals, and the stacks of its peak. Several processes give what each
-    has, what they share, and what wrote to their pages. `--children`, `--name` and `--cgroup` choose several processes.
-    Recordings give their curves, as `gdbheap plot` does.
+    For a snapshot, the page shows what was saved in it. For several snapshots, processes or cores, it shows what
+    changed from first to last, and which figures only rose. For a trace, it shows the totals, and the stacks of the
+    peak. For several processes, it shows what each has, what they share, and what wrote to their pages. `--children`,
+    `--name` and `--cgroup` choose several processes. For recordings, the page shows their curves, like `gdbheap plot`.
 
     The page has at most 1 MiB, whatever the target's size; long lists are cut. It forbids the browser to load anything.
     `--with-contents` shows keys in paths, and no other contents. An older file is replaced once the new one is
-    complete. The exit status is 5 where that of `heap` is. docs/report.md says more.""",
+    complete. The exit status is 5 in the same case as that of `heap`. docs/report.md says more.""",
     needs=REPORTED,
     options=Options,
     answer=_answer,

@@ -49,30 +49,30 @@ COMMAND = Command(
     text="""An object retains its own block and every block that nothing else reaches: what would be freed with it.
     Modules have rows only with --by=module.""",
     example="heap retained --top=20 --by=type",
-    details="""An object has no row if the object that keeps it alive has one, in three cases. Both are of one type,
-    as in a linked list; or both retain the same to 1 %; or the inner one retains only itself. Modules and their dicts
-    have no rows, so that what they hold has. A file that was loaded as several modules has a row. So have static
-    variables of libraries (by symbol), other data of libraries, and tracemalloc's tables.
+    details="""An object has no row if the object that keeps it alive has one, in three cases. Both are of one type, as
+    in a linked list; or both retain the same to 1 %; or the inner one retains only itself. Modules and their dicts have
+    no rows, because what they hold has rows. An exception is a file that was loaded as several modules. Static
+    variables of libraries (by symbol), other data of libraries, and tracemalloc's tables have rows, too.
 
-    "At most" counts blocks of C code that the object owns and that others may hold as well. A column names those
-    holders. Retained bytes are certain. A row of objects that retain the same has the path of the outermost one that
-    source code can write. The path is a Python expression if there is one, else words.
+    "At most" counts blocks of C code that the object owns and that others may hold as well. A column names these other
+    holders. The bytes in the column retained are certain. A row of objects that retain the same has the path of the
+    outermost one that source code can write. The path is a Python expression if there is one, else words.
 
-    Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes are a column if they differ.
-    A share is unknown if more than RSS is left.
+    Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes have a column if they differ
+    from all bytes. A share is unknown if the bytes without these pages exceed RSS.
 
     Memory that objects mapped counts for them: mmap.mmap, numpy.memmap, SharedMemory, mapped files of Arrow and torch.
-    Memory that other processes map, too, is unmapped without its object, not freed.
+    Without its object, memory that other processes map, too, is unmapped but not freed.
 
-    If some references could not be read, an object retains "at least" what is proven, and groups have no rows. The rest
-    is one line, "not examined".
+    If some references could not be read, an object retains "at least" what is proven, and groups have no rows. Bytes
+    that nothing is proven to retain are one line, "not examined".
 
     `--by=type` says what would be freed with all objects of a type, including what several of them hold together.
-    `--by=module` says the same of a module with its dict. A word that may be stale counts as a reference to a Python
-    object only without a certain one. Every word in memory in use counts as a reference to a block of C code; words on
-    stacks do not.
+    `--by=module` says what would be freed with a module and its dict. A possibly stale word counts as a reference to a
+    Python object only if the object has no certain one. Every word in memory in use counts as a reference to a block of
+    C code; words on stacks do not.
 
-    The objects of a program without Python are its blocks. `--by=global` and `--by=thread` say what would be freed
+    In a program without Python, each block counts as an object. `--by=global` and `--by=thread` say what would be freed
     without what a global, or a thread's stack and data, holds. ADDRESS lists what would be freed with that block, by
     type or size.
 

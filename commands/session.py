@@ -31,26 +31,26 @@ COMMAND = Command(
     noun="shell",
     summary="Answer several commands about one target, which is read once",
     text="""The commands are those of gdb, without a target: 'heap holes --min=1M', and heap may be left out. help,
-    refresh and quit are there, too. All answers are about one moment until refresh.""",
+    refresh and quit are commands of the session, too. All answers are about one moment until refresh.""",
     example="gdbheap shell",
     details="""Tab completes nouns, options and files on a terminal. Typed lines are kept for the next session. They
     are in $XDG_STATE_HOME/gdbheap/history, at most 1,000, readable by you alone; `--no-text` keeps none. A pipe or a
     file has the same lines, without a prompt. Empty lines and lines that begin with # are skipped.
 
     The memory that was read is kept for the next command. A live process is stopped once, while its private memory is
-    copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes. It takes
-    no memory of gdbheap's and a shorter stop, but the process pays for what it writes meanwhile. The copy ends with the
-    process. If neither is possible, each command stops the process anew, and a line says so. Commands that follow a
-    process (growth, catch) or call into it (stats, trim --yes) are about the process itself. After a call it is read
-    anew.
+    copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes. This copy
+    needs no memory of gdbheap and only a short stop. The process pays for pages that it writes meanwhile. The copy ends
+    with the process. If neither is possible, each command stops the process anew, and a line says so. Commands that
+    follow a process (growth, catch) or call into it (stats, trim --yes) are about the process itself. After a call the
+    process is read anew.
 
     `--bytes`, `--no-text` and `--max-stop` hold for each command. Ctrl-C ends a command and not the session.
 
     `--json` makes a session for a program. Each line that it reads, also an empty one, yields exactly one line:
     {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of the
-    same command in a shell. The answer is null for a line that asks for nothing, as refresh. A line with --text is
-    answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. Nothing of that is on standard
-    error, and there is no prompt.
+    same command in a shell. The answer is null for a line that asks for nothing, such as refresh. A line with --text is
+    answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. Standard error has none of
+    these lines, and there is no prompt.
 
     The exit status is 0 on a terminal. From a pipe or a file it is the highest status of the commands. An unknown
     command is one line on standard error, and counts as 2.""",

@@ -21,7 +21,7 @@ class Options(Filed):
 
     with_contents: bool = switch("--with-contents", "keep the contents of keys in paths")
     owners: bool = switch("--owners", "find holders also among more than 2,000,000 blocks")
-    blocks: bool = switch("--blocks", "keep each block, so that diff says which are still there")
+    blocks: bool = switch("--blocks", "keep each block, so that diff says which blocks still exist")
 
     def check(self) -> None:
         """Raise UsageError for an invalid file, or for options that exclude each other."""
@@ -44,12 +44,12 @@ COMMAND = Command(
     text="""'diff' compares the file with a later state; the process is not needed then. The file holds no contents
     of strings, bytes and keys unless --with-contents is given.""",
     example="heap snapshot before.heap",
-    details="""The file keeps what `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` say of this
-    moment. It has the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their pins. It
-    counts the used blocks of each size and allocator, and lists all types. The 200 largest holders and the 200 objects
-    that retain the most have their paths. A process with more than 2,000,000 blocks has these two only with `--owners`.
-    `--blocks` adds the address, size and type of each used block, about a byte each. An older file is replaced once the
-    new one is complete. docs/snapshots.md describes the file.""",
+    details="""The file keeps what `heap`, `arenas`, `holes`, `sizes`, `pyobjects` and `retained` say of this moment. It
+    has the whole ledger, the findings, malloc's arenas and the 1,000 largest holes with their pins. It also has the
+    number of used blocks of each size and allocator, and all types. It has the 200 largest holders, and the 200 objects
+    that retain the most, with their paths. For a process with more than 2,000,000 blocks, these holders and objects
+    need `--owners`. `--blocks` adds the address, size and type of each used block, about a byte each. An older file is
+    replaced once the new one is complete. docs/snapshots.md describes the file.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

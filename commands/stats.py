@@ -45,9 +45,9 @@ COMMAND = Command(
     text="""The call is made only after the proof that it cannot hang: no thread is inside malloc, and no lock is
     held. If the proof fails, one line says so: try again.""",
     example="heap stats",
-    details="""No thread may be inside malloc, no arena locked, and nobody may hold stderr's lock. The output is
-    taken from malloc_stats()'s write() calls, which are not made. The process's standard error gets nothing, and the
-    process is left as it was.""",
+    details="""No thread may be inside malloc, no arena locked, and no thread may hold stderr's lock. gdbheap intercepts
+    the write() calls of malloc_stats() and takes their text. The process writes nothing to its standard error, and it
+    is left as it was.""",
     needs=PROCESS,
     options=Options,
     answer=_answer,

@@ -45,18 +45,18 @@ def _render(shown: Shown[Answer, Options]) -> str:
 COMMAND = Command(
     noun="tasks",
     summary="List asyncio tasks and where they wait (Python)",
-    text="""A row groups those that wait alike: the coroutine, the line, the chain that it awaits, and the type that
-    the last one waits for. Finished tasks have a row while somebody keeps them.""",
+    text="""A row groups the tasks with the same coroutine, line, chain of awaits and awaited type. Finished tasks have
+    a row while something keeps them alive.""",
     example="heap tasks --top=10",
-    details="""The command covers asyncio's tasks (C's and Python's own), coroutines and generators that no task
-    runs, asynchronous generators, and greenlets. The chain of awaits is outermost first. Bytes are their own blocks and
+    details="""The command covers asyncio's tasks (C's and Python's own), coroutines and generators that no task runs,
+    asynchronous generators, and greenlets. The chain of awaits is outermost first. Bytes are the tasks' own blocks, and
     those of the coroutines and frames of the chain. An object that several wait for counts with the first of them. A
     chain of more than 50 steps ends with the number of steps left out. Pending and running tasks are those of
     asyncio.all_tasks(). A greenlet has the frame in which it was left. It is idle if it runs, has not begun or has
     ended.
 
-    `--retained` adds what would be freed without all of a row and the coroutines of its chains. It is as much as the
-    bytes of the row, or more.""",
+    `--retained` adds what would be freed without all tasks of a row and the coroutines of their chains. This is at
+    least the bytes of the row.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -36,11 +36,11 @@ COMMAND = Command(
     text="""A variable has the bytes of its object with buffers, and what it retains: what would be freed without
     it. Threads at the same lines are shown once, with their number.""",
     example="heap threads --values",
-    details="""The innermost frame comes first. An object's bytes are its block and the buffers that it owns: a
-    list's items, a dict's keys. Objects that these refer to do not count. A frame's line says what its variables retain
-    together. A thread retains what would be freed if none of its frames held anything. Threads at the same lines of the
-    same functions share one paragraph, with the variables of the first one; `--json` has each of them. `--c-frames`
-    also takes programs without Python.""",
+    details="""The innermost frame comes first. An object's bytes are its block and the buffers that it owns: a list's
+    items, a dict's keys. Objects to which these blocks refer do not count. A frame's line says what its variables
+    retain together. A thread retains what would be freed if none of its frames held anything. Threads at the same lines
+    of the same functions share one paragraph, with the variables of the first one; `--json` has each of them.
+    `--c-frames` also takes programs without Python.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

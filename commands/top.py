@@ -109,12 +109,12 @@ COMMAND = Command(
     noun="top",
     summary="Show which processes grow, live",
     text="""A row has RSS and its growth, swap, malloc's memory and Python's arenas. Nothing is stopped. Without a
-    process, the 100 largest of your own are shown. q or Ctrl-C ends it; h explains the columns.""",
+    process, the 100 largest of your own are shown. q or Ctrl-C ends the command; h explains the columns.""",
     example="gdbheap top --sort=growth",
-    details="""Growth counts from the first look. malloc's columns are what it has from the kernel, what of it is in
-    use, and what is idle. Python's are its arenas and what of them is in use. The sign "…" is a value that was not read
-    yet. A process that was not examined yet, or may not be, has only the kernel's figures. If standard output is no
-    terminal, tables are printed one after the other. The status is 1 if processes cannot be read.""",
+    details="""Growth is measured from the first reading. malloc's columns are its memory from the kernel, the part in
+    use, and the idle part. Python's columns are its arenas, and the part in use. The sign "…" is a value that was not
+    read yet. A process that was not examined yet, or cannot be examined, has only the kernel's figures. If standard
+    output is no terminal, tables are printed one after the other. The status is 1 if processes cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

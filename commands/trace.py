@@ -92,25 +92,27 @@ COMMAND = Command(
     text="""Processes that the command starts are recorded, too. A program is not seen if it is static or set-uid,
     clears its environment or brings its own malloc.""",
     example="gdbheap trace -o calls.log",
-    details="""The command is started with a library that records malloc, calloc, realloc, reallocarray, free and
-    the functions that align. These are memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and
-    delete call them. mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. Each call has what was asked for,
-    the address, the thread, and its place in the order of all. Nothing is lost when a process is killed. The command's
-    exit status is passed on. It is 1 instead of 0 if calls are missing because the disk is full. Recording ends when
-    the command and all that it started have ended.
+    details="""The command is started with a library that records malloc, calloc, realloc, reallocarray and free. It
+    also records memalign, aligned_alloc, posix_memalign, valloc and pvalloc. C++'s new and delete call these functions.
+    mmap, munmap, mremap, mallopt and malloc_trim are recorded, too. Each call has the requested size, the address, the
+    thread, and its place in the order of all calls. Nothing is lost when a process is killed. The command's exit status
+    is passed on. It is 1 instead of 0 if calls are missing because the disk is full. Recording ends when the command
+    and all that it started have ended.
 
     The calls of several threads are made one after the other, so that their order is known. `--order=time` lets no
-    thread wait: each records by itself, with the processor's clock. It suits programs that allocate in many threads at
-    once. A replay is then similar, not equal. docs/calls.md describes the file, and `gdbheap replay` runs the calls
-    again.
+    thread wait: each thread records its own calls, with the processor's clock. It suits programs that allocate in many
+    threads at once. A replay is then similar, not equal. docs/calls.md describes the file, and `gdbheap replay` runs
+    the calls again.
 
     Python asks malloc only for large blocks. `--pymalloc` also records what Python asks of its own allocator: size,
     address and thread (PyMem_Malloc, PyObject_Malloc and the like). It needs CPython 3.7 to 3.13 with a GIL; pymalloc
-    lays out its blocks as without. These do not count as calls, and `gdbheap replay` leaves them out.
+    lays out its blocks as it does without the recorder. These requests do not count as calls, and `gdbheap replay`
+    leaves them out.
 
-    `--stacks` records stacks of C and Python for `gdbheap stacks`. A sample by bytes costs next to nothing.
-    `--stacks=all` takes each call that allocates. It costs some microseconds for C, and some tens of them for Python.
-    `--attach` is refused, with what to do instead: a program is recorded from its start.""",
+    `--stacks` records stacks of C and Python for `gdbheap stacks`. One stack for every SIZE requested bytes costs next
+    to nothing. `--stacks=all` records a stack for each call that allocates. Each costs some microseconds in C, and some
+    tens of microseconds in Python. `--attach` only explains what to do instead: a program must be recorded from its
+    start.""",
     needs=STARTED,
     options=Options,
     answer=_answer,

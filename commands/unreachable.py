@@ -23,33 +23,33 @@ def _render(shown: Shown[unreachable.Unreachable, Common]) -> str:
 COMMAND = Command(
     noun="unreachable",
     summary="List what is leaked: uncollected cycles and lost blocks",
-    text="""Cycles wait for gc.collect(). Lost references are objects that count more references than exist. Nothing
-    points to lost blocks. Doubtful blocks have only weak pointers, such as stale words.""",
+    text="""Cycles wait for gc.collect(). Lost references are objects whose reference count exceeds the references that
+    were found. Nothing points to lost blocks. Doubtful blocks have only weak pointers, such as stale words.""",
     example="heap unreachable",
     details="""A row is a type and a size of block. Its bytes include the buffers that its blocks own.
 
-    Cycles are objects that only one another's references keep, and what hangs on them. The references that close them
-    have names. gc.collect() frees them, unless the row says why not: gc.freeze(), a type that hides references from the
-    collector, or `__del__` in Python 2.
+    Cycles are objects that only references from one another keep alive, and all that they keep alive. The references
+    that close the cycles are named. gc.collect() frees them, unless the row says why not: gc.freeze(), a type that
+    hides references from the collector, or `__del__` in Python 2.
 
-    Lost references are objects with more references counted than exist: a library took one and never returned it.
-    Nothing frees the object and what hangs on it.
+    Lost references are objects whose reference count is too high: a library took a reference and never returned it.
+    Nothing frees such an object, nor what it keeps alive.
 
-    Lost blocks are memory to which nothing points, or only other lost blocks. Nobody can free them, unless the program
+    Lost blocks are memory to which nothing points, or only other lost blocks. They cannot be freed, unless the program
     computes their address. It may do so from a compressed or hidden pointer, or an integer of Python (ctypes, cffi).
 
     Doubtful blocks have only weak pointers. A weak pointer is on a thread's stack, in a register, or into the middle of
     a block. Words behind a C++ container's last item, and words with a tag in the upper 16 bits, are weak, too. Either
     a running function uses the block, or the word is stale or a number and the block is lost.
 
-    In a program without Python, all words count. They are in static data, threads' data, used stacks, registers, blocks
-    that these reach, and memory that the program mapped. Mapped files on a disk do not count. Heads come first: lost
-    blocks to which no other lost block points, or one of a circle. Each says how many blocks hang on it, and what would
-    be freed with it. Blocks without a type have what most of them look like: text, zeros, pointers, data. A truncated
-    core lacks memory that may point to all of them. No block then counts as lost.
+    In a program without Python, all words count as pointers. gdbheap reads static data, threads' data, used stacks,
+    registers, blocks that these reach, and memory that the program mapped. Mapped files on a disk do not count. Heads
+    come first: lost blocks to which no other lost block points, or one of a circle. Each row says how many blocks, and
+    how many bytes, would be freed with it. Blocks without a type show what most of them look like: text, zeros,
+    pointers, data. A truncated core lacks memory that may point to any block. No block then counts as lost.
 
-    If some references could not be read, only cycles that are proven complete have rows. The rest is one line, "not
-    examined".""",
+    If some references could not be read, only cycles that are proven complete have rows. All other bytes that no root
+    reaches are one line, "not examined".""",
     needs=TARGET,
     options=Common,
     answer=_answer,

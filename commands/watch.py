@@ -68,10 +68,10 @@ def _growth(text: str) -> tuple[int, float]:
     """Parse a growth such as "100M/10m" into bytes and seconds. Raises ValueError."""
     size, slash, duration = text.partition("/")
     if not slash:
-        raise ValueError(f"{text!r} is no growth: a size and a duration, as 100M/10m")
+        raise ValueError(f"{text!r} is no valid growth: give a size and a duration, such as 100M/10m")
     seconds = parse_duration(duration)
     if not seconds:
-        raise ValueError(f"{text!r} is no growth: nothing grows in no time")
+        raise ValueError(f"{text!r} is no valid growth: the duration must not be 0")
     return parse_size(size), seconds
 
 
@@ -79,7 +79,7 @@ def _share(text: str) -> float:
     """Parse a share such as "90%" or "90" into 0.9. Raises ValueError."""
     number = text.removesuffix("%")
     if not number.isascii() or not number.isdecimal() or not 1 <= int(number) <= 99:
-        raise ValueError(f"{text!r} is no share of a limit: 1% to 99%")
+        raise ValueError(f"{text!r} is no valid share of a limit: give 1% to 99%")
     return int(number) / 100
 
 
@@ -114,7 +114,7 @@ class Options(Several, Writing):
 
     rss: int | None = valued("--rss", "SIZE", "act when RSS exceeds SIZE", None, parse_size)
     grows: tuple[int, float] | None = valued(
-        "--grows", "SIZE/DURATION", "act on such growth, as in 100M/10m", None, _growth
+        "--grows", "SIZE/DURATION", "act on growth of SIZE in DURATION, such as 100M/10m", None, _growth
     )
     at_oom: bool = switch("--at-oom", "act before memory runs out (group or machine)")
     on_memory_error: bool = switch("--on-memory-error", "act before Python raises MemoryError")
@@ -148,7 +148,7 @@ class Options(Several, Writing):
         "--prometheus-host", "NAME", "accept requests to these host names, too", (), _names
     )
     look_every: float | None = valued(
-        "--look-every", "DURATION", "examine every DURATION; 0: never [default: 5m]", None, parse_duration
+        "--look-every", "DURATION", "read heaps every DURATION; 0: never [default: 5m]", None, parse_duration
     )
 
     @property
@@ -439,35 +439,36 @@ COMMAND = Command(
     },
     details="""watch waits until a process has more than `--rss`, or grows by `--grows`. `--at-oom` waits until its
     control group or the machine has almost no memory left. `--on-memory-error` waits until Python raises MemoryError in
-    it. watch then takes a snapshot, without contents, and does what else is asked for. `--name` also waits for
+    it. watch then takes a snapshot, without contents, and does what other options ask for. `--name` also waits for
     processes that start later. `--cgroup` watches a group as a whole and acts on its largest process. `--rss` and
     `--grows` then count all its processes together. Waiting costs next to nothing: the kernel wakes watch where it can.
-    It otherwise reads a few numbers about once a second, and at most fifty times a second near a limit.
+    Otherwise watch reads a few numbers about once a second, and at most fifty times a second near a limit.
 
-    Each event is a line with its time on standard error. If a step fails, watch continues. It ends when it has acted
+    Each event is a line with its time on standard error. If a step fails, watch continues. watch ends when it has acted
     `--count` times, when all processes have ended, after `--duration`, or by Ctrl-C or SIGTERM. The status is then 0,
-    or 1 if something failed. It is 4 if a process was not there at the start. docs/watching.md has examples for systemd
-    and Kubernetes.
+    or 1 if something failed. The status is 4 if a process did not exist at the start. docs/watching.md has examples for
+    systemd and Kubernetes.
 
-    `--at-oom` acts at `--mark` of the limit. From three quarters on, it also acts if all memory would be used within
-    `--within` at the present rate.
+    `--at-oom` acts at `--mark` of the limit. From three quarters of the limit on, it also acts if memory would be full
+    within `--within` at this rate.
 
     `--on-memory-error` replaces some of Python's instructions meanwhile (docs/safety.md). It acts when Python gets no
     memory, before MemoryError is raised. The thread stops while watch acts, and Python's other threads wait for it.
 
     Files in `--output` are named by program, process id and time. root is told the default folder. `--heap` keeps the
-    answer of `heap --json` from the same stop. `--core` needs room on the disk. The process stops meanwhile, for at
-    most `--max-stop`; after that there is no core. `--run` takes a program and its arguments without a shell;
-    `--run='sh -c …'` is one. Its environment has GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. `--count` holds for each
-    user if `--name` chooses processes. `--user` keeps others from being chosen, as anybody may give a process a name.
+    answer of `heap --json` from the same stop. `--core` needs room on the disk. The process is stopped while gdb writes
+    the core, for at most `--max-stop`. If that is too short, no core is written. `--run` takes a program and its
+    arguments without a shell; `--run='sh -c …'` starts a shell. Its environment has GDBHEAP_PID, GDBHEAP_SNAPSHOT and
+    others. `--count` counts for each user separately if `--name` chooses processes. `--user` leaves out the processes
+    of other users, because anybody may give a process a name.
 
     `--prometheus` serves RSS, bytes in use, free, kept and trimmable, and the findings of each process. watch then
     needs nothing else to wait for, and goes on after `--count` actions. It needs prometheus_client: `pip install
-    'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last look. `--look-every` sets
-    the time between two looks. A look stops a process while its memory is copied, for 1 % of the time at most. Only
-    this machine can ask if HOST is absent; 0.0.0.0 or an address lets in whoever reaches it. Requests may use its
-    addresses and localhost as the host; `--prometheus-host` adds names, with commas. docs/watching.md lists the
-    metrics.
+    'gdbheap[prometheus]'`. A request stops no process: all figures but RSS are from the last reading. `--look-every`
+    sets the time between two readings. A reading stops a process while its memory is copied, for 1 % of the time at
+    most. Only this machine can ask if HOST is absent; 0.0.0.0 or an address lets in whoever reaches it. Requests may
+    use its addresses and localhost as the host; `--prometheus-host` adds names, separated by commas. docs/watching.md
+    lists the metrics.
 
     `--json` prints each event as a document on its own line on standard output, as it happens.""",
     needs=PROCESSES,

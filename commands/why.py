@@ -39,15 +39,15 @@ COMMAND = Command(
     noun="why",
     summary="Show what keeps an object alive, from a root down",
     text="""The answer is a shortest chain of references, also as a Python expression if there is one. Dominators
-    follow: the object would be free without any one of them.""",
+    follow: removing any one of them would free the object.""",
     example="heap why 0x7f31c0de1230",
-    details="""The program would evaluate the expression to that object. Chains from sys.modules come first, then
+    details="""If the program evaluates the expression, it gets this object. Chains from sys.modules come first, then
     those from variables of running functions and from static types. Words in C structures that look like references
     follow. Words on stacks and in the interpreter's own data come last.
 
     Each dominator has the bytes that would be freed with it; a long chain lists both ends. A truncated core lacks
-    memory, which may point to the object. If some references could not be read, dominators and what they retain are
-    those that are proven. `--calls` adds the stack that made the object's block, as in `heap at`.""",
+    memory, which may point to the object. If some references could not be read, only proven dominators and retained
+    bytes are given. `--calls` adds the stack that made the object's block, as in `heap at`.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

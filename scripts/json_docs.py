@@ -39,7 +39,7 @@ changes its meaning; new ones may come. What does not apply, or is not known, is
   do: commands to type, or words.
 - `gdbheap shell TARGET --json` answers each line that it reads with one line ([sessions](sessions.md)).
 
-In `heap diff` and in what `heap --since` says, numbers are differences, the last look less the first.
+In `heap diff` and in what `heap --since` says, numbers are differences: the last snapshot minus the first.
 
 `gdbheap schema holes` prints the JSON Schema of what `heap holes --json` prints, `gdbheap schema` that of all commands.
 This page says the same in tables; it is written by `scripts/json_docs.py --write` from the records that answers are

@@ -33,8 +33,8 @@ gdbheap sql tables "select sum(size) from blocks"   # what was exported, without
 The folder appears once it is whole. If it is there already, it is replaced where it holds nothing but an older export,
 and left alone otherwise. On a full disk, or with Ctrl-C, one line says so and nothing is left.
 
-- An `address` is a number of 64 bits with a sign: one in the kernel's half of the address space is negative. It is that
-  which malloc returned, not the header's.
+- An `address` is a number of 64 bits with a sign: one in the kernel's half of the address space is negative. It is the
+  address that malloc returned, not the address of the block's header.
 - Sizes are in bytes. What is not known is NULL; in CSV an empty field.
 - In CSV a name is on one line: line breaks, controls and other characters that a terminal obeys or nobody sees are
   escapes (`\\n`, `\\x1b`, `\\u202e`). Parquet and SQLite hold names as they are.

@@ -110,8 +110,8 @@ def test_bad_lines(target: Running, tmp_path: Path) -> None:
         (["snapshot", pid, str(tmp_path / "no" / "folder")], 2, "there is no folder"),
         (["snapshot", pid, str(tmp_path)], 2, "it is a folder"),
         (["snapshot", pid, str(path), "--with-contents", "--no-text"], 2, "exclude each other"),
-        (["diff"], 2, "which looks?"),
-        (["diff", pid], 2, "which looks?"),
+        (["diff"], 2, "what should be compared?"),
+        (["diff", pid], 2, "what should be compared?"),
         (["diff", str(tmp_path / "none.heap"), pid], 4, "none.heap"),
         (["diff", pid, pid, "--limit=much"], 2, "much"),
     ):

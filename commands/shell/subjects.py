@@ -188,7 +188,7 @@ def _with_late_warnings(answered: Result, heap: Heap, known: int) -> Result:
 def _about_looks(line: Line) -> Result:
     """Compare the words of the line: each is a snapshot, or a process or core that is read now."""
     if len(line.words) < 2:
-        raise line.error(f"which looks? Two or more snapshots, processes or cores ({line.help})")
+        raise line.error(f"what should be compared? Give two or more snapshots, processes or cores ({line.help})")
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.snapshots.file import is_snapshot, read
 

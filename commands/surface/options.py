@@ -256,7 +256,7 @@ class Writing(Common):
     """The options of a command that writes files."""
 
     mode: int = valued(
-        "--mode", "MODE", "set the mode of written files, as 640 [default: 600]",
+        "--mode", "MODE", "set written files' mode, such as 640 [default: 600]",
         PRIVATE, file_mode,
     )  # fmt: skip
 
@@ -370,7 +370,7 @@ def user_name(uid: int) -> str:
 class Several(Common):
     """The options that choose processes, for a command about several, in addition to those named on the line."""
 
-    children: bool = switch("--children", "add the processes that these start, now and later")
+    children: bool = switch("--children", "add the given processes' descendants, now and later")
     name: re.Pattern[str] | None = valued(
         "--name", "REGEX", "choose processes by name, program or script", None, regular_expression
     )

@@ -55,7 +55,8 @@ class SmallViews:
 
     ``count``: how many; ``shown``: the bytes of values that they show; ``kept``: what would be free without all of
     them, of which ``absent`` bytes are not resident. ``address``: the one that keeps most; ``nodes``: their numbers in
-    the graph; ``views``: by the first byte of each buffer, how many show it and how many bytes.
+    the graph; ``views``: maps the address of each buffer to the number of objects that show a part of it, and the bytes
+    that they show.
     """
 
     type: str

@@ -188,7 +188,7 @@ TABLES: Sequence[Table] = (
             _text("type", "of the living object in it, or what the block is; none where that is not known", True),
             _number("retained", BYTES, "what would be free without it, itself included", True),
         ),
-        "retained is there where edges are.",
+        "retained has values only if the table edges has rows.",
     ),
     Table(
         "objects",
@@ -200,7 +200,7 @@ TABLES: Sequence[Table] = (
             _text("type", "module and qualified name"),
             _number("retained", BYTES, "what would be free without it, itself included", True),
         ),
-        "retained is there where edges are.",
+        "retained has values only if the table edges has rows.",
     ),
     Table(
         "edges",
@@ -211,7 +211,7 @@ TABLES: Sequence[Table] = (
             _number("target", ADDRESS, "the block, or the static type, that it leads to"),
             _text("strength", "exact, likely, doubtful or stray"),
         ),
-        "Of a process with more than 2,000,000 blocks there are none, unless --tables or a query asks for them.",
+        "A process with more than 2,000,000 blocks has no rows here, unless --tables or a query asks for them.",
     ),
 )
 BIG = ("blocks", "objects", "edges")

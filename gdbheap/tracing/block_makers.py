@@ -51,7 +51,9 @@ def _process(path: str, pid: int | None) -> ProcessCalls:
     if not newest.who.stacks:
         raise UsageError(f"{one_line(path)} has no stacks: gdbheap trace --stacks records them")
     if newest.who.order == BY_TIME and not newest.ended:
-        raise UsageError(f"{one_line(path)}: process {pid} is still recorded, in the order of time: wait for its end")
+        raise UsageError(
+            f"{one_line(path)}: process {pid} is still being recorded (--order=time): wait until it has ended"
+        )
     return newest
 
 

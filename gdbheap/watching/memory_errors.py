@@ -56,11 +56,11 @@ class MemoryErrors:
         return [Registers(self._hit.tid, *pointers, found[: notes.general])]
 
     def stack(self) -> list[StackFrame]:
-        """Return the stack of that thread, outermost frame first."""
+        """Return the stack of the thread that is stopped at a MemoryError, outermost frame first."""
         return [] if self._hit is None else self._stacks.frames(self._hit.registers)
 
     def go_on(self) -> None:
-        """Release that thread, and all others stopped there since."""
+        """Release the thread that is stopped at a MemoryError, and all threads that were stopped there since."""
         self._hit = None
         while self._follower.next(0) is not None:
             pass

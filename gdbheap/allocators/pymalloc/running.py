@@ -73,7 +73,8 @@ class RunningPymalloc:
 
     @classmethod
     def of(cls, pymalloc: Pymalloc, machine: Machine) -> RunningPymalloc | None:
-        """Build it from what a stop has located; None if there are no pools yet."""
+        """Make a reader of the arenas that were located while the process was stopped; None if there are no pools
+        yet."""
         if pymalloc.pool_size is None or pymalloc.arena_size is None:
             return None
         tables = [_Table.of(state) for state in pymalloc.states]

@@ -50,7 +50,7 @@ HOLES = (
 )  # fmt: skip
 TREND = (Column("name", "what only rises"), Column("kind", "kind"), Column("rate", "an hour", SIGNED))
 FINDINGS = (Column("id", "finding"), Column("state", "state"), Column("bytes", "bytes", SIGNED))
-LOOKS = (Column("number", "look"), Column("time", "when"), Column("what", "what"), Column("rss", "RSS", SIZE))
+LOOKS = (Column("number", "snapshot"), Column("time", "when"), Column("what", "what"), Column("rss", "RSS", SIZE))
 
 
 def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
@@ -59,7 +59,7 @@ def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
     count = len(answer.compared)
     name = title_of(answer.compared[-1].program, answer.compared[-1].target)
     title = f"{'What changed' if count == 2 else 'What rose'} in {name}"
-    said = f"{count} looks, from {moment(answer.compared[0].time)} to {moment(answer.compared[-1].time)}."
+    said = f"{count} snapshots, from {moment(answer.compared[0].time)} to {moment(answer.compared[-1].time)}."
     grown, told = conclusion(answer, style), heading(answer, style)
     first, more = (grown, told) if grown else (told, "")
     lead = f'<p class="lead">{safe(first[:1].upper() + first[1:], 1000)}</p>\n'
@@ -75,7 +75,7 @@ def difference_page(answer: Difference, last: Overview, style: Style) -> bytes:
 
 
 def _sections(answer: Difference, most: int) -> Iterator[Section]:
-    yield Section("looks", "The looks", _curve(answer) + _looks(answer, most))
+    yield Section("looks", "The snapshots", _curve(answer) + _looks(answer, most))
     parts = (
         ("changed-holders", "Holders", _holders(answer, most)),
         ("trend", "What only rose", _trend(answer, most)),
@@ -120,7 +120,7 @@ def _curve(answer: Difference) -> str:
 
 def _with_looks(columns: Sequence[Column], answer: Difference) -> list[Column]:
     count = len(answer.compared)
-    names = ["first", *(f"look {number}" for number in range(2, count)), "last"]
+    names = ["first", *(f"snapshot {number}" for number in range(2, count)), "last"]
     return [*columns, *(Column(f"look-{place}", name, SIZE) for place, name in enumerate(names))]
 
 
@@ -181,4 +181,4 @@ def _findings(answer: Difference, most: int) -> str:
 
 def _trend(answer: Difference, most: int) -> str:
     rows = [(row.name, row.kind, round(row.rate * HOUR), *row.looks) for row in answer.trend]
-    return table("trend-table", "What rose from each look to the next", _with_looks(TREND, answer), rows, most)
+    return table("trend-table", "What rose from each snapshot to the next", _with_looks(TREND, answer), rows, most)

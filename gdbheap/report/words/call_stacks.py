@@ -90,10 +90,10 @@ def _notes(answer: CallStacks, style: Style) -> list[str]:
             f" on average; {counted(answer.sampled_blocks, 'block')} with one were in use."
         )
     elif answer.without:
-        verb = "has" if answer.without == 1 else "have"
+        verbs = ("has", "it was") if answer.without == 1 else ("have", "they were")
         notes.append(
-            f"{counted(answer.without, 'call')} that allocated {verb} no stack: a signal handler made it in the middle"
-            " of another call."
+            f"{counted(answer.without, 'call')} that allocated {verbs[0]} no stack: {verbs[1]} made by a signal handler"
+            " that interrupted another call."
         )
     if answer.lost:
         notes.append(f"{counted(answer.lost, 'call')} could not be written down, and are missing here.")

@@ -49,7 +49,7 @@ def render(answer: Difference, whole: Difference, top: int | None, style: Style)
     )
 
 
-UNKNOWN = "Which holder grew is not known: a look has not read all references; 'gdbheap snapshot --owners' does."
+UNKNOWN = "Which holder grew is not known: a snapshot has not read all references; 'gdbheap snapshot --owners' does."
 
 
 def conclusion(answer: Difference, style: Style) -> str:
@@ -73,7 +73,7 @@ def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: 
 def heading(answer: Difference, style: Style) -> str:
     """Return what was compared, over what time, and by how much RSS changed."""
     first, last = answer.compared[0], answer.compared[-1]
-    looks = f"{len(answer.compared)} looks at " if len(answer.compared) > 2 else ""
+    looks = f"{len(answer.compared)} snapshots of " if len(answer.compared) > 2 else ""
     names = list(dict.fromkeys(_name(look) for look in answer.compared))
     what = f"{looks}{names[0]}" if answer.same_process else f"{looks}{' and '.join(names)} (not the same process)"
     between = _duration(last.time - first.time)
@@ -107,7 +107,7 @@ def _looks(values: Sequence[int | None], style: Style) -> list[str]:
 
 def _look_columns(answer: Difference) -> list[Column]:
     count = len(answer.compared)
-    return [Column("first"), *(Column(f"look {number}") for number in range(2, count)), Column("last")]
+    return [Column("first"), *(Column(f"snapshot {number}") for number in range(2, count)), Column("last")]
 
 
 def _ledger(answer: Difference, style: Style) -> str:

@@ -81,7 +81,7 @@ def _briefly(row: MainHolder) -> str:
 
 
 def whole_text(row: MainHolder) -> str:
-    """Return what a holder is, what most of its bytes are (unless traits say more), and its other holders."""
+    """Return what a holder is, what most of its bytes are (unless its traits say that), and who else holds them."""
     what = described(replace(row, parts=[]) if row.traits else row)
     return "; ".join(filter(None, [what, _shared(row)]))
 
@@ -134,7 +134,7 @@ def _trait_text(trait: Trait, row: MainHolder) -> str:
     if trait.kind == LABEL:
         least = "at least " if trait.at_least else ""
         told = f"label {quoted(trait.name)} has {least}{counted(trait.count, 'value')}, such as {trait.example}"
-        return f"{told}, the most of its labels" if (row.count or 0) > 2 * trait.count else told
+        return f"{told}, and no other label has more" if (row.count or 0) > 2 * trait.count else told
     total = sum(other.count for other in row.traits if other.kind == DATABASE)
     which = "" if trait.count == total else f"{trait.count:,} of them "
     return f"{which}opened by {'threads that have' if trait.count > 1 else 'a thread that has'} ended"

@@ -11,10 +11,10 @@ __all__ = ["duration_text", "render"]
 
 UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 WHY_ENDED = {
-    "ended": "nobody is left",
+    "ended": "no process is left",
     "duration": "the time is up",
     "interrupted": "it was interrupted",
-    "closed": "nobody reads it any more",
+    "closed": "the reader closed the pipe",
 }
 
 

@@ -53,7 +53,7 @@ def render(answer: ByValue, style: Style) -> str:
 def render_duplicates(answer: Duplicates, style: Style, with_holders: bool) -> str:
     """Return a row for each value, one for the rest, the total, and a sentence."""
     if not answer.count:
-        return style.filled("No str, bytes, number, or tuple of such is there twice.")
+        return style.filled("No str, bytes or number, and no tuple of these, is stored more than once.")
     more = (HELD_BY,) if with_holders else ()
     share = style.shares_within(answer.saved, answer.absent)
     rows = [_row(row, style, with_holders, share(row.saved)) for row in answer.rows]

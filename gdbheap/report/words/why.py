@@ -52,12 +52,12 @@ def _way(answer: Why, style: Style) -> str:
 def _not_led_to(answer: Why, name: str, style: Style) -> str:
     if answer.lacking:
         return (
-            f"Nothing that is here leads to {name}; the core lacks {style.bytes(answer.lacking)} of the program's"
-            " memory, which may."
+            f"Nothing in this core points to {name}; the core lacks {style.bytes(answer.lacking)} of the program's"
+            " memory, which may point to it."
         )
     if answer.at_least:
-        return f"Nothing that was read leads to {name}."
-    return f"Nothing leads to {name}: it is garbage, or lost. 'heap unreachable' lists what is."
+        return f"Nothing that was read points to {name}."
+    return f"Nothing reachable points to {name}: it is garbage, or lost. 'heap unreachable' lists unreachable memory."
 
 
 def _steps(answer: Why) -> list[list[str]]:

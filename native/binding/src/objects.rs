@@ -453,8 +453,8 @@ pub fn tally_objects(
     Ok(watched(py, progress, tally)?.into_iter().map(row).collect())
 }
 
-/// Count how full the containers of the types at `kinds` are. `kinds`: maps each type to its index in `growing`
-/// followed by `tables`. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
+/// Count how full the containers of some types are. `kinds` maps the address of each type to its index in the list of
+/// `growing` followed by `tables`. Raises KeyboardInterrupt, and whatever `progress(done, total)` raises.
 #[pyfunction]
 #[pyo3(signature = (heaps, layout, kinds, growing, tables, without, progress=None))]
 #[allow(clippy::too_many_arguments)]

@@ -473,7 +473,8 @@ pub fn watched_by_epolls(py: Python<'_>, folder: &str, numbers: Vec<i32>) -> PyR
     py.detach(|| process::watched(folder.as_ref(), &numbers)).map_err(os_error)
 }
 
-/// Return `size` bytes of such a file from an offset on, fewer at its end. Raises as `read_patiently`.
+/// Return `size` bytes of a file in a process's folder in /proc from an offset on, fewer at its end. Raises the same
+/// errors as `read_patiently`.
 #[pyfunction]
 pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: usize) -> PyResult<Bound<'py, PyBytes>> {
     let found =
@@ -481,13 +482,14 @@ pub fn read_at_patiently<'py>(py: Python<'py>, path: &str, offset: u64, size: us
     Ok(PyBytes::new(py, &found))
 }
 
-/// Return the target of a symbolic link in such a folder. Raises as `read_patiently`.
+/// Return the target of a symbolic link in a process's folder in /proc. Raises the same errors as `read_patiently`.
 #[pyfunction]
 pub fn read_link_patiently(py: Python<'_>, path: &str) -> PyResult<OsString> {
     py.detach(|| gdbheap_access::patient::read_link_patiently(path.as_ref())).map(OsString::from).map_err(os_error)
 }
 
-/// Return a descriptor of such a file, open for reading, and for writing if `writable`. Raises as `read_patiently`.
+/// Return a descriptor of a file in a process's folder in /proc, open for reading, and for writing if `writable`.
+/// Raises the same errors as `read_patiently`.
 #[pyfunction]
 pub fn open_patiently(py: Python<'_>, path: &str, writable: bool) -> PyResult<i32> {
     let found = py.detach(|| gdbheap_access::patient::open_patiently(path.as_ref(), writable)).map_err(os_error)?;

@@ -135,8 +135,9 @@ pub fn used_blocks(space: &Space, pools: &Pools, address: u64, most: usize) -> V
     pymalloc::used_blocks(&space.0, &pools.0, address, most).into_iter().map(used).collect()
 }
 
-/// Find the heads of lists of pools in the ranges: `{usedpools: the number of lists that end at its heads}`. The last
-/// pool of a list points to the head, 16 bytes before the pair of its size class. Reads only the headers of pools.
+/// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in it. The last
+/// pool of a list points to the list's head, 16 bytes before the two pointers of its size class in `usedpools`. Reads
+/// only the headers of the pools in the ranges.
 #[pyfunction]
 pub fn find_list_ends(
     py: Python<'_>,

@@ -63,7 +63,7 @@ impl Bits {
         Bits { words: vec![0; size.div_ceil(64) as usize] }
     }
 
-    /// Make a set of its words, 64 members each.
+    /// Make a set from the words of its bitmap; each word has the bits of 64 numbers.
     pub(crate) fn of(words: Vec<u64>) -> Bits {
         Bits { words }
     }

@@ -15,7 +15,8 @@ use gdbheap_calls::{Event, STAGE};
 
 const MAX_ENDS: usize = 4;
 
-/// The identity of this process for a child that it forks, and the number of forks.
+/// What a forked child reads about its parent: the parent's pid, when the parent's log began, and how often the parent
+/// has forked.
 static PID: AtomicU64 = AtomicU64::new(0);
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 static FORKS: AtomicU64 = AtomicU64::new(0);

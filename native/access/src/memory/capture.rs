@@ -284,7 +284,7 @@ impl Part {
         self.runs.extend(store(room, used, unit).map(|place| Run { start: at, end, place: Some(place) }));
     }
 
-    /// Return the bytes of memory that this takes in addition to the room.
+    /// Return the bytes of the lists of this part, which are not in the room.
     fn bytes(&self) -> usize {
         std::mem::size_of_val(&*self.runs) + std::mem::size_of_val(&*self.blank)
     }
@@ -467,7 +467,8 @@ mod tests {
         assert!(taken(PIECE, 1 << 18, u64::MAX).is_none());
     }
 
-    /// Return a word of a unit with nearly as many possible sizes as a left-out unit may keep.
+    /// Return the word at an address of memory of which each unit has nearly the most words that a left-out unit may
+    /// keep: 7 could be a size.
     fn small_at(address: u64) -> u64 {
         if address / 8 % (UNIT as u64 / 8) % 33 == 5 {
             7

@@ -2,8 +2,8 @@
 
 use super::room::{AddressTable, Room, Table};
 
-/// The number of tables: a table that grows has its old and its new entries at once, which is then a small part of the
-/// whole.
+/// The number of tables. While a table grows, its old and its new entries are both in memory: of many tables, one is a
+/// small part of all memory.
 const TABLES: usize = 32;
 
 pub(super) struct Blocks<'a, V>([AddressTable<'a, V>; TABLES]);

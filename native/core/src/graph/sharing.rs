@@ -33,7 +33,7 @@ pub struct AlsoHeld {
     pub bytes: u64,
     /// The part of these that would be freed without the nodes.
     pub retained: u64,
-    /// The nodes that also lead to the rest, most bytes first.
+    /// Other nodes that also reach what would not be freed, those with the most bytes first.
     pub others: Vec<Other>,
     /// References to one of the nodes besides the one on its chain: (referrer, node).
     pub aliases: Vec<(u32, u32)>,

@@ -119,7 +119,7 @@ impl Graph {
         let _ = self.named.set(named);
     }
 
-    /// Return the kind of a block of C code; 0 if it was not set.
+    /// Return the kind of a block that C code allocated; 0 if none was set.
     pub(super) fn named(&self, id: u32) -> u32 {
         let named = self.named.get().map_or(&[][..], Vec::as_slice);
         named.binary_search_by_key(&id, |(node, _)| *node).map_or(0, |place| named[place].1)

@@ -39,9 +39,11 @@ pub enum Family {
     RustTable,
     /// A node of BTreeMap or BTreeSet.
     RustTree,
-    /// The object of a Box<dyn Trait>; that of an Arc or Rc with its counts; that of one or the other.
+    /// The object of a Box<dyn Trait>.
     RustBox,
+    /// The object of an Arc<dyn Trait> or Rc<dyn Trait>, with its counts.
     RustCounted,
+    /// The object of a Box, or of an Arc or Rc: it is unknown which.
     RustObject,
     /// The value of an Arc or Rc, with its counts.
     RustShared,

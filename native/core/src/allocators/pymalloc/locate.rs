@@ -8,8 +8,9 @@ use gdbheap_access::memory::words::Words;
 use gdbheap_access::work::Watcher;
 use std::collections::HashMap;
 
-/// Find the heads of the lists of pools in ranges: `{usedpools: lists that end at its heads}`. The last pool of a list
-/// points to the head, 16 bytes before the pair of its size class. Reads the pools' headers only.
+/// Return possible addresses of the array `usedpools`, each with the number of lists of pools that end in it. The last
+/// pool of a list points to the list's head, 16 bytes before the two pointers of its size class in `usedpools`. Reads
+/// only the headers of the pools in the ranges.
 pub fn find_list_ends(
     watcher: &dyn Watcher,
     space: &Space,
