@@ -256,6 +256,17 @@ def _with_word(word: str) -> list[int]:
     return found
 
 
+def test_closed_streams(tmp_path: Path) -> None:
+    """A program without standard streams saves itself, too."""
+    file = tmp_path / "x.heap"
+    code = (
+        "import os, sys; sys.path.append(sys.argv[1]); import gdbheap\n"
+        "[os.close(number) for number in range(3)]; gdbheap.snapshot(sys.argv[2])"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code, PACKAGES, str(file)], timeout=PATIENCE)
+    assert done.returncode == 0 and file.stat().st_size > 1000
+
+
 def test_what_cannot_be_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line and the next step: a wrong file, no interpreter, no room, a copy that is read already."""
     file = tmp_path / "x.heap"

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -311,3 +313,30 @@ def test_program_without_python(tmp_path: Path) -> None:
             heap.retained(by="module")
         with pytest.raises(library.UsageError, match="no state of a block"):
             heap.blocks(state="wrong")
+
+
+def test_threads_ask_about_one_moment(tmp_path: Path) -> None:
+    """Several that begin at once read the target once."""
+    code = "kept = []\nwhile True: kept.append(bytearray(3000)); len(kept) > 20_000 and kept.clear()"
+    with subprocess.Popen([sys.executable, "-c", code]) as program:
+        try:
+            time.sleep(0.3)
+            with library.open(program.pid) as heap:
+                found: list[int | None] = []
+                threads = [threading.Thread(target=lambda: found.append(heap.in_use)) for _ in range(5)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                assert len(found) == 5 and len(set(found)) == 1, found
+        finally:
+            program.kill()
+
+
+@pytest.mark.parametrize("target", ["\ud800", "/proc/self/mem", "a\ud800b"])
+def test_strange_paths(target: str) -> None:
+    """One of our own errors."""
+    with pytest.raises(GdbheapError), library.open(target) as heap:
+        print(heap.rss)
+    with pytest.raises(GdbheapError):
+        library.diff(target, os.getpid())

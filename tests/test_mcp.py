@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -101,6 +102,64 @@ def test_contents_stay_out(holding: Running) -> None:
 
 
 @needs_mcp
+def test_an_argument_is_no_option(holding: Running, tmp_path: Path) -> None:
+    """It writes no file, and the session goes on."""
+    kept = tmp_path / "precious"
+    kept.write_text("precious")
+    pid = str(holding.pid)
+    options = [f"--folded={kept}", f"--svg={kept}", f"-o={kept}", "--folded=/dev/stdout", "--json", ""]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("ask", {"command": "retained", "target": pid, "argument": argument, "options": {"top": 1}})
+        for argument in options
+    ]
+    calls += [("ask", {"command": "heap heap", "target": pid}), ("ask", {"command": "owners", "target": pid})]
+    calls += [("first_page", {"target": "x" * 1_000_000})]
+    *refused, page, owners, long = asked(calls)
+    assert all(is_error and "option" in text for is_error, text in refused)
+    assert kept.read_text() == "precious" and not page[0] and not owners[0], (page, owners)
+    assert long[0] and "target" in long[1]
+
+
+@needs_mcp
+@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "SIGHUP", "the end of its input"])
+def test_ends_at_once(way: str, holding: Running) -> None:
+    """Also while a question waits, with all that it started."""
+    server, ask = _by_hand()
+    assert "resident" in ask("first_page", target=str(holding.pid))
+    message = {"name": "compare", "arguments": {"before": str(holding.pid), "seconds": 600}}
+    assert server.stdin is not None
+    request = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": message}
+    server.stdin.write(json.dumps(request).encode() + b"\n")
+    server.stdin.flush()
+    time.sleep(0.5)
+    if way.startswith("SIG"):
+        server.send_signal(getattr(signal, way))
+    else:
+        server.stdin.close()
+    # It would wait for ten minutes.
+    server.wait(PATIENCE)
+    assert server.returncode is not None
+
+
+@needs_mcp
+def test_a_cancelled_question_gives_way(holding: Running) -> None:
+    """The next one is answered at once."""
+    server, ask = _by_hand()
+    message = {"name": "compare", "arguments": {"before": str(holding.pid), "seconds": 600}}
+    assert server.stdin is not None
+    for request in (
+        {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": message},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}},
+    ):
+        server.stdin.write(json.dumps(request).encode() + b"\n")
+        server.stdin.flush()
+        time.sleep(0.5)
+    assert "resident" in ask("first_page", target=str(holding.pid))
+    server.kill()
+    server.wait()
+
+
+@needs_mcp
 def test_calls_must_be_allowed(tmp_path: Path) -> None:
     """A server that only reads refuses what would call; one that may call does."""
     with running(c_program("holes", 1, 10, 100_000, 1, 0, tmp_path / "table"), tmp_path) as target:
@@ -120,8 +179,8 @@ def test_a_target_that_ends(tmp_path: Path) -> None:
             first = str(target.pid)
             server, ask = _by_hand()
             assert "resident" in ask("first_page", target=first)
-        assert "of all" in ask("owners", target=first) or "holder" in ask("ask", command="owners", target=first)
-        assert "process" in ask("first_page", target=first)
+        assert "The process has ended" in ask("ask", command="owners", target=first)
+        assert "there is no process" in ask("first_page", target=first)
         assert "resident" in ask("first_page", target=str(other.pid))
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
         kept = [int(word) for task in Path(f"/proc/{server.pid}/task").iterdir()
@@ -191,6 +250,10 @@ def test_without_the_package() -> None:
         ("trim", None, {"yes": True}, "--allow-calls"),
         ("growth", None, {"duration": 1}, "--allow-calls"),
         ("catch", "malloc", {}, "--allow-calls"),
+        ("retained", "--folded=x", {}, "no option"),
+        ("retained", "-o=x", {"format": "svg"}, "no option"),
+        ("holes", None, {"clone": True}, "no option"),
+        ("why", "9" * 20_000, {}, "long"),
         ("snapshot", None, {}, "not offered here"),
         ("record", None, {}, "not offered here"),
         ("trace", None, {}, "not offered here"),

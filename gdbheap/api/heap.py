@@ -276,10 +276,11 @@ class Heap:
         look = self._reading.stored()
         if look is not None:
             return look.snapshot.ledger
-        if self._page is None and self._books is None:
-            with self._reading.asked() as heap:
-                self._books = ledger(heap)
-        found = self._page or self._books
+        with self._reading.turn:
+            if self._page is None and self._books is None:
+                with self._reading.asked() as heap:
+                    self._books = ledger(heap)
+            found = self._page or self._books
         assert found is not None
         return found
 
@@ -290,12 +291,15 @@ class Heap:
             kept, later = look.snapshot.ledger, next_of_snapshot(look.snapshot.target, self._path)
             lines = arranged(without_details(kept.ledger), _largest_first)
             return replace(kept, ledger=lines, findings=ordered(kept.findings), next=later)
-        if self._page is None:
-            with self._reading.asked() as heap:
-                found, _held = ledger_and_holders(heap, budget=BUDGET)
-                abort = or_none(lambda: abort_of(heap))
-                told = ordered(placed(found.findings))
-                self._page = replace(found, ledger=arranged(found.ledger, _largest_first), findings=told, abort=abort)
+        with self._reading.turn:
+            if self._page is None:
+                with self._reading.asked() as heap:
+                    found, _held = ledger_and_holders(heap, budget=BUDGET)
+                    abort = or_none(lambda: abort_of(heap))
+                    told = ordered(placed(found.findings))
+                    self._page = replace(
+                        found, ledger=arranged(found.ledger, _largest_first), findings=told, abort=abort
+                    )
         return self._page
 
     def _style(self) -> Style:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import RLock
 
 from gdbheap.answers import at, refs, why
 from gdbheap.answers.accounting.describing import describe_blocks
@@ -26,6 +27,8 @@ class Reading:
 
     def __init__(self, opened: Opened | Look, name: str, no_text: bool = False) -> None:
         self._opened: Opened | Look | None = opened
+        # Threads ask one after the other: all answers are about one moment.
+        self.turn = RLock()
         self.name, self._no_text = name, no_text
 
     @property
@@ -61,8 +64,10 @@ class Reading:
         if self.stored() is not None:
             raise self.lacks(what)
         assert self._opened is not None and not isinstance(self._opened, Look)
-        with asked(self._opened) as heap, disclosing([heap], self._no_text):
-            yield heap
+        with self.turn:
+            self.check()
+            with asked(self._opened) as heap, disclosing([heap], self._no_text):
+                yield heap
 
     def lacks(self, what: str) -> Unsupported:
         """Return the error for an answer that a snapshot lacks."""

@@ -48,6 +48,8 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 
     The path may be any: it comes from the user, who may name any file, or from the kernel. Without ``follows`` a link
     at its end is opened itself. Raises OSError (TimeoutError if the file system does not answer), ValueError."""
+    # A lone surrogate is in no path; the native half has no error for it.
+    os.fsencode(path)
     try:
         return _native.hold_file(path, follows)
     except OSError as error:

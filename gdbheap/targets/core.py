@@ -380,7 +380,11 @@ def _check_folder(sysroot: str | None) -> None:
 def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
     """Return the core in a packed file; None if the file is not packed."""
     with open_core(path) as stream:
-        if packed_by(stream.read(MAGIC_SIZE)) is None:
+        try:
+            start = stream.read(MAGIC_SIZE)
+        except OSError as error:
+            raise NoTarget(f"{one_line(path)} is not a core: it cannot be read ({error.strerror})") from None
+        if packed_by(start) is None:
             return None
         modified = os.fstat(stream.fileno()).st_mtime
         return replace(unpack(stream, one_line(path), judge(path), progress), modified=modified)

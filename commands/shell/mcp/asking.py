@@ -1,4 +1,4 @@
-"""Answer command lines in child processes: in a session that keeps its target, or one line at a time."""
+"""Answer command lines by other processes of gdbheap: one session that keeps its target, or one line."""
 
 from __future__ import annotations
 
@@ -9,62 +9,119 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from gdbheap.errors import GdbheapError, or_none
 from gdbheap.files import temporary_folder
+from gdbheap.host.procfs import START, ProcessFolder, stat_fields
 
-__all__ = ["Asking", "Refused"]
+__all__ = ["Asking", "Call", "Refused"]
 
-# A client that waits for longer has given up: a graph of 80 million blocks takes a minute.
+# The longest wait for an answer: a graph of 80 million blocks takes a minute.
 SECONDS = 600.0
 TEXT = "--text"
 REFRESH = "refresh"
 UNFINISHED = f"no answer within {SECONDS:.0f} s; the process runs on: ask for less, as with 'quick' or 'budget'"
+KILLED = "the process that answered was killed, or memory ran out: ask again, or for less"
+OUT_OF_STEP = "the session lost its place and was ended: ask again"
+CANCELLED = "cancelled"
+# Answers older than this say how old they are, in seconds.
+RECENT = 5
 
 
 class Refused(Exception):
-    """A line was not answered; the text says what is wrong and what to do."""
+    """A line that was not answered; the text says what is wrong and what to do."""
+
+
+class Call:
+    """One question of a client, which may be cancelled from another thread."""
+
+    def __init__(self) -> None:
+        self._is_cancelled = threading.Event()
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def cancel(self) -> None:
+        """End what the question waits for."""
+        self._is_cancelled.set()
+        child = self._child
+        if child is not None:
+            child.kill()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait. Raises Refused if the question is cancelled."""
+        if self._is_cancelled.wait(seconds):
+            raise Refused(CANCELLED)
+
+    @contextmanager
+    def waiting_for(self, child: subprocess.Popen[bytes]) -> Iterator[list[bool]]:
+        """Have the child end with the question, or when it takes too long; the list is not empty after that."""
+        late: list[bool] = []
+
+        def end() -> None:
+            late.append(True)
+            child.kill()
+
+        timer = threading.Timer(SECONDS, end)
+        timer.daemon, self._child = True, child
+        timer.start()
+        try:
+            self.sleep(0)
+            yield late
+        finally:
+            timer.cancel()
+            self._child = None
 
 
 class Asking:
-    """Answers command lines as text. ``always``: options for each line."""
+    """Answers command lines as text. ``always``: options that hold for each line."""
 
     def __init__(self, always: list[str]) -> None:
         self._always = always
         self._kept: _Session | None = None
-        # One line at a time, so that two targets are never in memory at once.
+        # One line at a time: two targets are not kept in memory at once.
         self._lock = threading.Lock()
 
-    def page(self, target: str) -> str:
+    def page(self, call: Call, target: str) -> str:
         """Return the first page of a process or a core, as it is now. Raises Refused."""
         with self._lock:
             kept = self._session(target)
-            if kept.answered:
-                kept.line(REFRESH)
-            return str(kept.line(TEXT)["text"])
+            if kept.has_answered:
+                try:
+                    kept.line(call, REFRESH)
+                except Refused:
+                    # The process has ended: another one may have its id.
+                    self.close()
+                    kept = self._session(target)
+            return str(kept.line(call, TEXT)["text"])
 
-    def kept(self, target: str, words: list[str]) -> str:
-        """Return a command's answer about a target, which is kept from one line to the next. Raises Refused."""
+    def kept(self, call: Call, target: str, words: list[str]) -> str:
+        """Return what a command says of a target that is kept from one line to the next. Raises Refused."""
         with self._lock:
             session = self._session(target)
-            text = str(session.line(shlex.join([*words, TEXT]))["text"])
+            text = str(session.line(call, shlex.join([*words, TEXT]))["text"])
             age = time.time() - session.begun
+            if session.has_ended():
+                return f"{text}\n(The process has ended. All of this is as it was {age:.0f} s ago.)"
             return (
-                f"{text}\n(All of this is as it was {age:.0f} s ago; first_page looks at it anew.)" if age > 5 else text
+                f"{text}\n(All of this is as it was {age:.0f} s ago; first_page reads it anew.)"
+                if age > RECENT
+                else text
             )
 
-    def once(self, words: list[str]) -> str:
-        """Return the answer of a command line. Raises Refused."""
+    def once(self, call: Call, words: list[str]) -> str:
+        """Return what a command line says. Raises Refused."""
         with self._lock:
-            return _once([*words, *self._always])
+            return _once(call, [*words, *self._always])
 
-    def growth(self, target: str, seconds: float) -> str:
-        """Return what changed in a process within that many seconds. Raises Refused."""
+    def growth(self, call: Call, target: str, seconds: float) -> str:
+        """Return what changed in a process within so many seconds. Raises Refused."""
         with self._lock, temporary_folder() as folder:
             before = os.path.join(folder, "before.heap")
-            _once(["snapshot", target, before, *self._always])
-            time.sleep(seconds)
-            return _once(["diff", before, target, *self._always])
+            _once(call, ["snapshot", target, before, *self._always])
+            call.sleep(seconds)
+            return _once(call, ["diff", before, target, *self._always])
 
     def close(self) -> None:
         """End the session."""
@@ -80,28 +137,52 @@ class Asking:
 
 
 def _program() -> list[str]:
-    """Return the words by which this program was started, without its arguments."""
+    """Return the words by which this program was started, without its own arguments."""
     return [sys.executable, *sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]]
 
 
-def _once(words: list[str]) -> str:
+def _once(call: Call, words: list[str]) -> str:
+    child = subprocess.Popen(
+        [*_program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
-        done = subprocess.run([*_program(), *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        raise Refused(UNFINISHED) from None
-    text, wrong = done.stdout.decode("utf-8", "replace").rstrip("\n"), done.stderr.decode("utf-8", "replace").strip()
+        with call.waiting_for(child) as late:
+            said, complained = child.communicate()
+    finally:
+        child.kill()
+        child.wait()
+    call.sleep(0)
+    text, wrong = (part.decode("utf-8", "replace").strip("\n") for part in (said, complained))
+    if child.returncode < 0:
+        raise Refused(UNFINISHED if late else KILLED)
     if not text:
-        raise Refused(wrong or f"it ended with status {done.returncode}")
-    return f"{text}\n{wrong}" if done.returncode and wrong else text
+        raise Refused(wrong or f"it ended with status {child.returncode}")
+    return f"{text}\n{wrong}" if child.returncode and wrong else text
+
+
+def _start(target: str) -> str | None:
+    """Return when a process began, in clock ticks; None for a file, and for a process that has ended."""
+    if not target.isdecimal():
+        return None
+    fields = or_none(lambda: _stat(target))
+    return fields[START] if fields else None
+
+
+def _stat(target: str) -> list[str]:
+    try:
+        return stat_fields(ProcessFolder(int(target)).read("stat"))
+    except OSError as error:
+        raise GdbheapError(str(error)) from None
 
 
 class _Session:
-    """``gdbheap shell`` in a child process."""
+    """``gdbheap shell`` in a process of its own."""
 
     def __init__(self, target: str, always: list[str]) -> None:
         self.target = target
-        self.answered = 0
         self.begun = time.time()
+        self._start = _start(target)
+        self._sent = 0
         self._child = subprocess.Popen(
             [*_program(), "shell", target, "--json", *always],
             stdin=subprocess.PIPE,
@@ -113,41 +194,56 @@ class _Session:
     def is_over(self) -> bool:
         return self._child.poll() is not None
 
-    def line(self, words: str) -> dict[str, Any]:
+    @property
+    def has_answered(self) -> bool:
+        return self._sent > 0
+
+    def has_ended(self) -> bool:
+        """Return whether the process of this session has ended; False for a core."""
+        return self._start is not None and _start(self.target) != self._start
+
+    def line(self, call: Call, words: str) -> dict[str, Any]:
         """Return the document that answers a line. Raises Refused."""
         assert self._child.stdin is not None and self._child.stdout is not None
         if words == REFRESH:
             self.begun = time.time()
-        timer = threading.Timer(SECONDS, self._child.kill)
-        timer.start()
-        try:
-            self._child.stdin.write(words.encode() + b"\n")
-            self._child.stdin.flush()
+        with call.waiting_for(self._child) as late:
+            try:
+                self._child.stdin.write(words.encode() + b"\n")
+                self._child.stdin.flush()
+            except BrokenPipeError:
+                pass
             said = self._child.stdout.readline()
-        except BrokenPipeError:
-            said = self._child.stdout.readline()
-        finally:
-            timer.cancel()
         if not said:
             self.end()
-            raise Refused(UNFINISHED)
-        answer = json.loads(said)
-        self.answered += 1
+            call.sleep(0)
+            raise Refused(UNFINISHED if late else KILLED)
+        self._sent += 1
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            answer = {}
+        if "error" in answer and "line" not in answer:
+            # The session could not begin.
+            self.end()
+            raise Refused(_reason(answer["error"]))
+        if answer.get("line") != self._sent:
+            self.end()
+            raise Refused(OUT_OF_STEP)
         if "error" in answer:
-            if "line" not in answer:
-                self.end()
             raise Refused(_reason(answer["error"]))
         found: dict[str, Any] = answer["answer"] or {}
         return found
 
     def end(self) -> None:
+        """End the process."""
+        self._child.kill()
         for stream in (self._child.stdin, self._child.stdout):
             if stream is not None:
                 try:
                     stream.close()
                 except OSError:
                     pass
-        self._child.kill()
         self._child.wait()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Union
 
-from gdbheap.commands.shell.line import extra_options
 from gdbheap.commands.surface.declaration import FILE, SHELL, AnyCommand
 from gdbheap.commands.surface.nearest import did_you_mean
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED, PROCESS, TARGET
+from gdbheap.commands.surface.options import Common
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.errors import UsageError
@@ -26,6 +26,9 @@ CALLS = ("stats", "growth", "catch")
 ONCE = ("ps", "doctor", "processes", "sql")
 """Commands for a shell only: they are not part of a session about one target."""
 PATHS = (FILE.metavar, "FOLDER")
+# Options with a file that is only read.
+READ = ("--since", "--calls")
+MOST_CHARACTERS = 10_000
 # Options that the tools set themselves.
 OWN = ("--json", "--no-text", "--with-contents")
 
@@ -43,7 +46,8 @@ OFFERED = tuple(noun or HEAP for noun in COMMANDS if _is_offered(noun))
 
 def command_named(name: str) -> AnyCommand:
     """Return a command by its name. Raises UsageError."""
-    noun = HEAP_NOUN if name == HEAP else name.removeprefix(f"{HEAP} ").removeprefix(f"{SHELL} ")
+    noun = name.removeprefix(f"{SHELL} ").removeprefix(f"{HEAP} ")
+    noun = HEAP_NOUN if noun in (HEAP, SHELL) else noun
     if noun == COMPARED:
         raise UsageError("two states are compared by the tool compare")
     if (noun or HEAP) in OFFERED:
@@ -61,12 +65,17 @@ def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Va
     if (argument is not None) != (command.argument is not None) and not _may_lack(command, argument):
         need = f"takes {command.argument.metavar} (argument)" if command.argument else "takes no argument"
         raise UsageError(f"{command.shell_name} {need}")
+    if argument is not None and (argument.startswith("-") or not argument.strip() or len(argument) > MOST_CHARACTERS):
+        raise UsageError(
+            f"{command.shell_name}: the argument is no option, not empty, and at most {MOST_CHARACTERS:,} long"
+        )
     words = [*([argument] if argument is not None else []), *_typed(command, options)]
     for word in words:
         if any(not part.isprintable() for part in word):
             raise UsageError(f"{command.shell_name}: a line break or another control character cannot be typed")
-    chosen, _, _ = parse(command, words, command.shell_name, extra_options(command))
+    chosen, _, _ = parse(command, words, command.shell_name)
     chosen.check()
+    _check_files(command, chosen)
     if not allows_calls and (command.needs in (FOLLOWED, CALLED) or command.call_for(chosen) is not None):
         raise UsageError(
             f"{command.shell_name}: this would call into the process or change its code; start the server with "
@@ -75,12 +84,19 @@ def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Va
     return words
 
 
+def _check_files(command: AnyCommand, chosen: Common) -> None:
+    """Raise UsageError for an option with a file that is written, however it was typed."""
+    for option in command.own_options:
+        if option.metavar in PATHS and option.name not in READ and getattr(chosen, option.key, None):
+            raise UsageError(f"{command.shell_name}: {option.name} writes a file, which is not offered here")
+
+
 def _may_lack(command: AnyCommand, argument: str | None) -> bool:
     return argument is None and command.argument is not None and command.argument.metavar.startswith("[")
 
 
 def _typed(command: AnyCommand, options: Mapping[str, Value]) -> Iterator[str]:
-    known = {option.name: option for option in (*command.all_options, *extra_options(command))}
+    known = {option.name: option for option in command.all_options}
     for key, value in options.items():
         name = f"--{key.lstrip('-').replace('_', '-')}"
         if name not in known:
@@ -88,7 +104,7 @@ def _typed(command: AnyCommand, options: Mapping[str, Value]) -> Iterator[str]:
             raise UsageError(f"{command.shell_name}: there is no option {name}{did_you_mean(name, usual)}")
         if name in OWN:
             raise UsageError(f"{command.shell_name}: {name} is decided where the server is started")
-        if known[name].metavar in PATHS and name not in ("--exe", "--sysroot"):
+        if known[name].metavar in PATHS and name not in READ:
             raise UsageError(f"{command.shell_name}: {name} writes a file, which is not offered here")
         if value is True:
             yield name

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
 from inspect import cleandoc
 
 from gdbheap import __version__
-from gdbheap.commands.shell.mcp.asking import Asking, Refused
+from gdbheap.commands.shell.mcp.asking import Asking, Call, Refused
 from gdbheap.commands.shell.mcp.paging import part
 from gdbheap.commands.shell.mcp.questions import COMPARED, HEAP, OFFERED, ONCE, Value, command_named, words_of
 from gdbheap.commands.surface.declaration import SHELL
@@ -22,6 +24,8 @@ CALLING, CONTENTS, SHOWN = "--allow-calls", "--with-contents", "--skill"
 OPTIONS = (CALLING, CONTENTS)
 SKILL = "SKILL.md"
 MOST_SECONDS = 600.0
+MOST_CHARACTERS = 4096
+Tool = Callable[..., Awaitable[str]]
 # The text that a client shows its model before any question.
 INSTRUCTIONS = (
     "Finds where the memory of a process, or of the core of one, went: call first_page with a pid first. It names the "
@@ -38,6 +42,7 @@ def serve(words: Sequence[str]) -> None:
             f"{SHELL} mcp: unrecognized arguments: {' '.join(unknown)} ({' and '.join(OPTIONS)} are known)"
         )
     try:
+        from anyio import get_cancelled_exc_class, to_thread
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
@@ -49,8 +54,8 @@ def serve(words: Sequence[str]) -> None:
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     maybe_calling = ToolAnnotations(read_only_hint=not allows_calls, destructive_hint=False, open_world_hint=False)
 
-    def tool(annotations: ToolAnnotations) -> Callable[[Callable[..., str]], Callable[..., str]]:
-        def added(answer: Callable[..., str]) -> Callable[..., str]:
+    def tool(annotations: ToolAnnotations) -> Callable[[Tool], Tool]:
+        def added(answer: Tool) -> Tool:
             server.add_tool(
                 answer, description=cleandoc(answer.__doc__ or ""), annotations=annotations, structured_output=False
             )
@@ -59,7 +64,7 @@ def serve(words: Sequence[str]) -> None:
         return added
 
     @tool(reading)
-    def first_page(target: str, offset: int = 0) -> str:
+    async def first_page(target: str, offset: int = 0) -> str:
         """Show where the memory of a process went: verdict, holders, findings with their fix, what to ask next.
 
         The process is looked at anew, and stands for milliseconds to seconds.
@@ -68,10 +73,10 @@ def serve(words: Sequence[str]) -> None:
             target: the id of a process, or the path of a core file
             offset: where to go on in a long answer
         """
-        return _answered(lambda: part(asking.page(_target(target)), offset))
+        return await _answered(lambda call: part(asking.page(call, _target(target)), offset))
 
     @tool(maybe_calling)
-    def ask(
+    async def ask(
         command: str,
         target: str = "",
         argument: str | None = None,
@@ -84,21 +89,23 @@ def serve(words: Sequence[str]) -> None:
             command: the name of the command
             target: a process or a core, which is kept from the last first_page or ask on; not for ps and doctor
             argument: the ADDRESS of why, refs and at; the QUERY of sql
-            options: options of the command without hyphens, as {"min": "1M", "top": 5, "clone": true}
+            options: options of the command without hyphens, as {"min": "1M", "top": 5, "path": true}
             offset: where to go on in a long answer
         """
 
-        def answer() -> str:
+        def answer(call: Call) -> str:
             asked = command_named(command)
             wanted = words_of(asked, argument, options or {}, allows_calls)
             if asked.noun in ONCE:
-                return asking.once([asked.noun, *([_target(target)] if target else []), *wanted])
-            return asking.kept(_target(target), [asked.noun or HEAP, *wanted])
+                if asked.noun == "sql":
+                    _target(target)
+                return asking.once(call, [asked.noun, *([_target(target)] if target else []), *wanted])
+            return asking.kept(call, _target(target), [asked.noun or HEAP, *wanted])
 
-        return _answered(lambda: part(answer(), offset))
+        return await _answered(lambda call: part(answer(call), offset))
 
     @tool(reading)
-    def compare(before: str, after: str = "", seconds: float = 30.0, offset: int = 0) -> str:
+    async def compare(before: str, after: str = "", seconds: float = 30.0, offset: int = 0) -> str:
         """Show what changed: between two snapshots, cores or processes, or in one process while it is waited for.
 
         Args:
@@ -108,26 +115,41 @@ def serve(words: Sequence[str]) -> None:
             offset: where to go on in a long answer
         """
 
-        def answer() -> str:
+        def answer(call: Call) -> str:
             if after:
-                return asking.once([COMPARED, _target(before), _target(after)])
+                return asking.once(call, [COMPARED, _target(before), _target(after)])
             if not 0 < seconds <= MOST_SECONDS:
                 raise UsageError(f"seconds: more than 0, at most {MOST_SECONDS:.0f}")
-            return asking.growth(_target(before), seconds)
+            return asking.growth(call, _target(before), seconds)
 
-        return _answered(lambda: part(answer(), offset))
+        return await _answered(lambda call: part(answer(call), offset))
 
     @tool(reading)
-    def help(topic: str = "", offset: int = 0) -> str:
+    async def help(topic: str = "", offset: int = 0) -> str:
         """Explain how to find a cause (no topic), list the commands ("commands"), or explain one by its name."""
-        return _answered(lambda: part(_help(topic), offset))
+        return await _answered(lambda _call: part(_help(topic), offset))
 
-    def _answered(answer: Callable[[], str]) -> str:
+    async def _answered(answer: Callable[[Call], str]) -> str:
+        """Return the answer of a thread, and end what that waits for if the client cancels, or has gone."""
+        call = Call()
         try:
-            return answer()
+            return await to_thread.run_sync(answer, call, abandon_on_cancel=True)
         except (GdbheapError, Refused) as error:
             raise ToolError(str(error)) from None
+        except OSError as error:
+            raise ToolError(error.strerror or str(error)) from None
+        except get_cancelled_exc_class():
+            call.cancel()
+            raise
 
+    def end(number: int, _frame: object) -> None:
+        # The thread that reads standard input cannot be ended otherwise.
+        asking.close()
+        os.write(2, f"gdbheap mcp: ended by {signal.Signals(number).name}\n".encode())
+        os._exit(1)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     try:
         server.run("stdio")
     finally:
@@ -140,7 +162,7 @@ def skill() -> str:
 
 
 def _target(word: str) -> str:
-    if not word or word.startswith("-") or not word.isprintable():
+    if not word or word.startswith("-") or not word.isprintable() or len(word) > MOST_CHARACTERS:
         raise UsageError("target: the id of a process, or the path of a file")
     return word
 

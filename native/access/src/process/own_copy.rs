@@ -76,7 +76,10 @@ fn close(number: c_int) {
 
 /// Move a descriptor to the number `to`, and close whatever has that number.
 fn moved(number: c_int, to: c_int) {
-    if number != to {
+    if number == to {
+        // Only a duplicate is inherited by the program.
+        call(libc::SYS_fcntl, [c_long::from(to), c_long::from(libc::F_SETFD), 0, 0]);
+    } else {
         call(libc::SYS_dup3, [c_long::from(number), c_long::from(to), 0, 0]);
         close(number);
     }
