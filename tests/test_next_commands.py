@@ -145,6 +145,12 @@ def test_our_rights(tmp_path: Path) -> None:
     assert not has_our_rights(str(target.pid)) and not has_our_rights(None)
 
 
+def is_roots(status: Path) -> bool:
+    """Return whether the program that becomes root's runs, and is."""
+    text = status.read_text()
+    return text.startswith("Name:\tprogram\n") and "Uid:\t0\t0\t0\t0" in text
+
+
 @needs_root
 def test_no_line_starts_words_for_a_setuid_program() -> None:
     """A program that takes root's rights from its file has the words of whoever started it."""

@@ -24,7 +24,7 @@ CALLING, CONTENTS, SHOWN = "--allow-calls", "--with-contents", "--skill"
 OPTIONS = (CALLING, CONTENTS)
 SKILL = "SKILL.md"
 MOST_SECONDS = 600.0
-MOST_CHARACTERS = 4096
+MOST_CHARACTERS = 5000
 Tool = Callable[..., Awaitable[str]]
 # The text that a client shows its model before any question.
 INSTRUCTIONS = (
@@ -97,7 +97,7 @@ def serve(words: Sequence[str]) -> None:
             asked = command_named(command)
             wanted = words_of(asked, argument, options or {}, allows_calls)
             if asked.noun in ONCE:
-                if asked.noun == "sql":
+                if asked.argument is not None:
                     _target(target)
                 return asking.once(call, [asked.noun, *([_target(target)] if target else []), *wanted])
             return asking.kept(call, _target(target), [asked.noun or HEAP, *wanted])
