@@ -71,7 +71,7 @@ SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 
 @dataclass(frozen=True)
 class Shown(Generic[Answer, Chosen]):
-    """What a renderer gets.
+    """An answer with everything that a renderer needs.
 
     ``answer``: sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were cut; ``damage``: found on
     the way (gdbheap.targets.target.Damage); ``options``: what was asked for. Their texts are printable: no name of a
@@ -181,7 +181,7 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def all_options(self) -> tuple[Option, ...]:
-        """Its own options, then those of every command."""
+        """The options of this command, then the common ones."""
         return (*self.own_options, _top_option(self), _sort_option(self), *options_of(Common))
 
 

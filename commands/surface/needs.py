@@ -47,7 +47,7 @@ class Conversation(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Needs(Generic[Subject]):
-    """What a command's ``answer`` gets as its first argument. gdb and the shell each offer the commands whose needs
+    """The first argument of a command's ``answer``. gdb and the shell each offer the commands whose needs
     they can meet.
 
     ``words``, ``example``: follow the noun in a shell's usage and example; ``targets``: how many of the words are

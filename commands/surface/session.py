@@ -51,7 +51,7 @@ DAMAGE_LISTED = 5
 
 @dataclasses.dataclass(frozen=True)
 class TargetInfo:
-    """What is known of the targets besides the answer.
+    """Facts about the targets, which are shown with the answer.
 
     ``targets``: as in a JSON document; ``rss``: bytes or None, of private memory only if ``private``; ``refused``:
     memory could not be read, so that only part was answered."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from gdbheap.documents import renamed_keys
 from gdbheap.host.cgroup import Group, Pressure
 from gdbheap.host.procfs import Rss
 from gdbheap.host.tmpfs import TmpfsFile
@@ -35,22 +34,6 @@ class Container(Group):
     rest: int | None = None
     moved: int = 0
     files: list[TmpfsFile] = field(default_factory=list)
-
-    @classmethod
-    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with today's key names."""
-        return renamed_keys(
-            content,
-            {
-                "path": "folder",
-                "file": "page_cache",
-                "swap": "swapped",
-                "own": "own_anonymous",
-                "others": "other_processes",
-                "moved": "not_charged",
-                "files": "tmpfs_files",
-            },
-        )
 
 
 def container(group: Group | None, rss: Rss, files: Sequence[TmpfsFile] = ()) -> Container | None:

@@ -5,9 +5,8 @@ All figures are sums over the owners of ``partition``, by the states of the allo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gdbheap.allocators.allocator import Allocator, Kept, State
 from gdbheap.allocators.finding import MALLOC
@@ -24,7 +23,6 @@ from gdbheap.answers.accounting.partition import (
     total,
 )
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
-from gdbheap.documents import renamed_keys
 from gdbheap.findings import Evidence
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
@@ -50,11 +48,6 @@ class Unknown:
     bytes: int | None
     own: bool = False
 
-    @classmethod
-    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record of a file of format 1 with today's keys."""
-        return renamed_keys(content, {"own": "is_certain"})
-
 
 @dataclass(frozen=True)
 class Summary:
@@ -72,11 +65,6 @@ class Summary:
     whole: int | None = None
     outside: int = 0
     stacks_left: int = 0
-
-    @classmethod
-    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the record of a file of format 1 with today's keys."""
-        return renamed_keys(content, {"kept": "stays", "unknown": "not_walked"})
 
 
 def summary(heap: Heap, evidence: Evidence) -> Summary:

@@ -57,21 +57,21 @@ def _of_mappings(
     heap: Heap, paths: ObjectPaths, rows: Sequence[MainHolder], numbers: Sequence[int | None]
 ) -> Iterator[tuple[int, Trait]]:
     """Yield the index and the trait of each row whose largest part is one mapped file."""
-    graph, written = paths.references.graph, heap.target.written
+    graph = paths.references.graph
     for one in heap.mapped:
         large = [place for place, row in enumerate(rows) if 2 * one.size > row.bytes and numbers[place] is not None]
         number = graph.find(one.block) if large and one.name else None
         chain = graph.chain(number, MAX_BEFORE) if number is not None else []
         place = next((place for place in large if numbers[place] in chain), None)
-        if place is None:
-            continue
-        own = sum(size for start, end, size in written or [] if one.address <= start and end <= one.end)
         mapping = heap.target.mappings.find(one.address)
-        if mapping is None:
+        if place is None or mapping is None:
             continue
         if one.shared:
             yield place, Trait(SHARED_MEMORY if heap.is_shared_memory(mapping) else SHARED_FILE, one.name)
-        elif 2 * own > one.size:
+            continue
+        # The kernel walks all pages for it: only if it decides.
+        written = heap.target.written or []
+        if 2 * sum(size for start, end, size in written if one.address <= start and end <= one.end) > one.size:
             yield place, Trait(WRITTEN_FILE, one.name)
 
 

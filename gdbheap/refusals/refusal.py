@@ -100,10 +100,9 @@ def other_tracer(folder: ProcessFolder) -> int:
     return 0 if tracer == os.getpid() else tracer
 
 
-def is_traced_by_gdbheap(folder: ProcessFolder) -> bool:
-    """Return whether another gdbheap traces the process, by its name."""
-    tracer = other_tracer(folder)
-    return tracer != 0 and _read_bytes(f"{PROC}/{tracer}/comm").strip() == OURS
+def is_gdbheap(pid: int) -> bool:
+    """Return whether a process is a gdbheap, by its name; False for 0."""
+    return pid != 0 and _read_bytes(f"{PROC}/{pid}/comm").strip() == OURS
 
 
 def gather(folder: ProcessFolder) -> Facts:

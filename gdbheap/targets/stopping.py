@@ -29,7 +29,7 @@ _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 def without_tracer(folder: ProcessFolder) -> None:
     """Wait a moment while another tracer has the process: another gdbheap is done soon, a debugger is not."""
     began = time.monotonic()
-    while refusal.other_tracer(folder) and time.monotonic() < began + _patience(folder):
+    while (tracer := refusal.other_tracer(folder)) and time.monotonic() < began + _patience(tracer):
         _nap()
 
 
@@ -44,15 +44,16 @@ def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
             return take()
         except PermissionError:
             # A tracer that has detached since is not visible; what it prevented is allowed now.
-            contended = refusal.other_tracer(folder) or _is_allowed(folder)
-            patience = max(patience, _patience(folder))
+            tracer = refusal.other_tracer(folder)
+            contended = tracer or _is_allowed(folder)
+            patience = max(patience, _patience(tracer))
             if not contended or time.monotonic() > began + patience:
                 raise
         _nap()
 
 
-def _patience(folder: ProcessFolder) -> float:
-    return OURS_SECONDS if refusal.is_traced_by_gdbheap(folder) else OTHERS_SECONDS
+def _patience(tracer: int) -> float:
+    return OURS_SECONDS if refusal.is_gdbheap(tracer) else OTHERS_SECONDS
 
 
 def _is_allowed(folder: ProcessFolder) -> bool:

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gdbheap.errors import GdbheapError, or_none
+from gdbheap.errors import or_none
 from gdbheap.files import temporary_folder
-from gdbheap.host.procfs import START, ProcessFolder, stat_fields
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.refusals.refusal import open_folder
+from gdbheap.targets.typed_target import parse_target
 
 __all__ = ["Asking", "Call", "Refused"]
 
@@ -116,7 +118,7 @@ class Asking:
             return _once(call, [*words, *self._always])
 
     def growth(self, call: Call, target: str, seconds: float) -> str:
-        """Return what changed in a process within so many seconds. Raises Refused."""
+        """Return what changed in a process while ``seconds`` passed. Raises Refused."""
         with self._lock, temporary_folder() as folder:
             before = os.path.join(folder, "before.heap")
             _once(call, ["snapshot", target, before, *self._always])
@@ -160,19 +162,9 @@ def _once(call: Call, words: list[str]) -> str:
     return f"{text}\n{wrong}" if child.returncode and wrong else text
 
 
-def _start(target: str) -> str | None:
-    """Return when a process began, in clock ticks; None for a file, and for a process that has ended."""
-    if not target.isdecimal():
-        return None
-    fields = or_none(lambda: _stat(target))
-    return fields[START] if fields else None
-
-
-def _stat(target: str) -> list[str]:
-    try:
-        return stat_fields(ProcessFolder(int(target)).read("stat"))
-    except OSError as error:
-        raise GdbheapError(str(error)) from None
+def _process(target: str) -> ProcessFolder | None:
+    found = parse_target(target)
+    return None if isinstance(found, str) else open_folder(found)
 
 
 class _Session:
@@ -181,7 +173,8 @@ class _Session:
     def __init__(self, target: str, always: list[str]) -> None:
         self.target = target
         self.begun = time.time()
-        self._start = _start(target)
+        # Held, as another process may get its id.
+        self._process = or_none(lambda: _process(target))
         self._sent = 0
         self._child = subprocess.Popen(
             [*_program(), "shell", target, "--json", *always],
@@ -200,7 +193,7 @@ class _Session:
 
     def has_ended(self) -> bool:
         """Return whether the process of this session has ended; False for a core."""
-        return self._start is not None and _start(self.target) != self._start
+        return self._process is not None and not self._process.is_there()
 
     def line(self, call: Call, words: str) -> dict[str, Any]:
         """Return the document that answers a line. Raises Refused."""

@@ -74,8 +74,8 @@ def words_of(command: AnyCommand, argument: str | None, options: Mapping[str, Va
         if any(not part.isprintable() for part in word):
             raise UsageError(f"{command.shell_name}: a line break or another control character cannot be typed")
     chosen, _, _ = parse(command, words, command.shell_name)
-    chosen.check()
     _check_files(command, chosen)
+    chosen.check()
     if not allows_calls and (command.needs in (FOLLOWED, CALLED) or command.call_for(chosen) is not None):
         raise UsageError(
             f"{command.shell_name}: this would call into the process or change its code; start the server with "
@@ -104,8 +104,6 @@ def _typed(command: AnyCommand, options: Mapping[str, Value]) -> Iterator[str]:
             raise UsageError(f"{command.shell_name}: there is no option {name}{did_you_mean(name, usual)}")
         if name in OWN:
             raise UsageError(f"{command.shell_name}: {name} is decided where the server is started")
-        if known[name].metavar in PATHS and name not in READ:
-            raise UsageError(f"{command.shell_name}: {name} writes a file, which is not offered here")
         if value is True:
             yield name
         elif value is not None and value is not False:

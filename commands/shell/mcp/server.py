@@ -20,7 +20,7 @@ from gdbheap.errors import GdbheapError, Unsupported, UsageError
 __all__ = ["MISSING", "OPTIONS", "serve", "skill"]
 
 MISSING = "mcp needs the package mcp, which is not installed beside gdbheap: pip install 'gdbheap[mcp]'"
-CALLING, CONTENTS, SHOWN = "--allow-calls", "--with-contents", "--skill"
+CALLING, CONTENTS = "--allow-calls", "--with-contents"
 OPTIONS = (CALLING, CONTENTS)
 SKILL = "SKILL.md"
 MOST_SECONDS = 600.0

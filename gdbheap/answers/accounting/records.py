@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
-from gdbheap.documents import bounded
+from gdbheap.documents import bounded, renamed_keys
 from gdbheap.errors import UsageError
 
 __all__ = [
@@ -72,9 +72,9 @@ def from_json(kind: type[R], content: Any) -> R:
     """Return the record of class ``kind`` that was written as ``content``.
 
     Unknown keys are ignored, and missing ones have their defaults. Texts are cut at MAX_TEXT characters. A class in
-    which one field gives the type of another has ``hints_for(content)``. A class whose keys had other names has
-    ``from_older(content)``, which returns the content with today's names. Raises UsageError for content that does not
-    fit.
+    which one field gives the type of another has ``hints_for(content)``. A class whose older keys were neither today's
+    nor the names of its fields has ``from_older(content)``, which returns the content with today's names. Raises
+    UsageError for content that does not fit.
     """
     if not isinstance(content, Mapping):
         raise UsageError(f"a {type(content).__name__} is no {kind.__name__}")
@@ -88,6 +88,8 @@ def from_json(kind: type[R], content: Any) -> R:
     except TypeError as error:
         raise UsageError(f"not a {kind.__name__}: {error}") from None
     keys = renamed(kind)
+    # In files of format 1 each key was the field's own name.
+    content = renamed_keys(content, keys) if keys else content
     found = {
         name: _value(hint, content[keys.get(name, name)], f"{kind.__name__}.{name}")
         for name, hint in hints.items()

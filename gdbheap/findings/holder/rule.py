@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gdbheap.answers.accounting.traced import TRACEMALLOC
 from gdbheap.answers.by_root import IN_MALLOC
 from gdbheap.answers.shared_out import Part
 from gdbheap.answers.unreachable import DOUBTFUL
 from gdbheap.contents.python.running.coroutines import TASK
-from gdbheap.documents import renamed_keys
 from gdbheap.findings.capacity.rule import ContainerRoom
 from gdbheap.findings.contexts.rule import LargestContext
 from gdbheap.findings.finding import MIN_FINDING_BYTES, UNLISTED, Evidence, Figures, Finding
@@ -106,11 +105,6 @@ class MainHolder:
     tasks: int = 0
     task_kind: str | None = None
     traits: list[Trait] = field(default_factory=list)
-
-    @classmethod
-    def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return ``content`` of a format 1 file with today's key names."""
-        return renamed_keys(content, {"outside": "outside_address", "alone": "is_most", "limit": "maxsize"})
 
 
 def holds_alone(freed: int, held: int) -> bool:

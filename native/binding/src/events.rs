@@ -114,7 +114,7 @@ impl From<events::LiveStacks> for LiveStacks {
 /// Return what was in use after each of the calls `moments`, by stack.
 ///
 /// `moments`: numbers of calls, from 1, ascending; one beyond the last call means the end. `rest`: stages of the
-/// process that are not in the log yet. `mean`: a stack was taken every so many bytes on average. `wanted`: addresses
+/// process that are not in the log yet. `mean`: the average number of bytes between two stacks. `wanted`: addresses
 /// whose blocks at the end are looked up. `asked`: calls, ascending, whose stacks are looked up. `room`: bytes of
 /// memory that may be used. Raises OSError, MemoryError, and ValueError for a stage that is too large. A damaged stage
 /// ends the log.

@@ -108,7 +108,7 @@ pub struct LiveStacks {
 }
 
 /// Return what was in use after each of the calls `moments` (numbered from 1, ascending; a number beyond the last is
-/// the end). `mean`: the recorder took a stack every so many bytes on average. `rest`: stages that are not in the log
+/// the end). `mean`: the average number of bytes between two recorded stacks. `rest`: stages that are not in the log
 /// yet. `wanted`: addresses whose blocks are looked for at the end. `asked`: calls, ascending, whose stacks are looked
 /// for.
 pub fn live_stacks(

@@ -227,7 +227,7 @@ struct Top {
     fall: Fall,
 }
 
-/// Limits of the search: about so many blocks are examined, in at most so many seconds of processor time.
+/// Limits of the search: the number of blocks to examine, and the seconds of processor time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     pub blocks: u64,

@@ -34,7 +34,7 @@ struct Tiled {
     damage: Vec<Damage>,
 }
 
-/// Read all chunks; `mal` must have been found before. Fails if memory does not suffice for so many.
+/// Read all chunks; `mal` must have been found before. Fails if memory does not suffice for all of them.
 pub fn read_oldmalloc(watcher: &dyn Watcher, space: &Space, mal: u64, given: &Given<'_>) -> Result<Oldmalloc> {
     let mut found: Vec<(u64, Tiled)> = Vec::new();
     for range in given.anonymous {
