@@ -16,6 +16,12 @@ from support.busy import Busy, wait_for
 from support.following import becomes_whole, changed_code, code, following, patched
 from support.programs import GDBHEAP, PATIENCE, interpreter_of
 
+import gdbheap.targets.following as following_module
+from gdbheap import _native
+from gdbheap.host.procfs import ProcessFolder
+from gdbheap.targets.chosen_processes import Programs
+from gdbheap.watching.watcher import Wanted, Watcher
+
 COUNTERS = 3
 FOLLOWING = {"growth": ["growth"], "catch": ["catch", "malloc"]}
 
@@ -181,8 +187,9 @@ while True:
 """
 
 
-def test_a_watch_says_what_it_leaves(tmp_path: Path) -> None:
-    """An event of its own, and status 1."""
+@pytest.fixture
+def python(tmp_path: Path) -> Iterator[Busy]:
+    """A Python that lends its memory when it is told to."""
     source, library = tmp_path / "lender.c", tmp_path / "lender.so"
     source.write_text(LENDER)
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
@@ -191,22 +198,47 @@ def test_a_watch_says_what_it_leaves(tmp_path: Path) -> None:
         target = Busy(process, tmp_path)
         try:
             wait_for(lambda: len(states(target.pid)) == 2, "there is no second thread")
-            before = changed_code(target.pid)
-            words = [str(GDBHEAP), "watch", str(target.pid), "--on-memory-error", f"--output={tmp_path}", "--json"]
-            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
-                try:
-                    wait_for(lambda: changed_code(target.pid) != before, "it is not followed")
-                    assert watch.stdout is not None
-                    assert json.loads(watch.stdout.readline())["event"] == "began"
-                    lend(target)
-                    watch.send_signal(signal.SIGINT)
-                    out, errors = watch.communicate(timeout=PATIENCE)
-                finally:
-                    watch.kill()
-            told = [json.loads(line) for line in out.splitlines()]
-            assert [event["event"] for event in told] == ["unrestored", "end"], out + errors
-            assert watch.returncode == 1 and "state D" in told[0]["errors"][0]
-            tell(target)
-            wait_for(lambda: not guards(target.pid), "the code is not put back")
+            yield target
         finally:
             process.kill()
+
+
+def test_a_watch_says_what_it_leaves(python: Busy, tmp_path: Path) -> None:
+    """An event of its own, and status 1."""
+    before = changed_code(python.pid)
+    words = [str(GDBHEAP), "watch", str(python.pid), "--on-memory-error", f"--output={tmp_path}", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        try:
+            wait_for(lambda: changed_code(python.pid) != before, "it is not followed")
+            assert watch.stdout is not None
+            assert json.loads(watch.stdout.readline())["event"] == "began"
+            lend(python)
+            watch.send_signal(signal.SIGINT)
+            out, errors = watch.communicate(timeout=PATIENCE)
+        finally:
+            watch.kill()
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in told] == ["unrestored", "end"], out + errors
+    assert watch.returncode == 1 and "state D" in told[0]["errors"][0]
+    tell(python)
+    wait_for(lambda: not guards(python.pid), "the code is not put back")
+
+
+def test_a_watch_that_ends_as_it_begins_says_so(python: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Ctrl-C comes when the code has just been changed."""
+    start = following_module._start
+
+    def interrupted(follower: _native.Follower, folder: ProcessFolder) -> None:
+        start(follower, folder)
+        lend(python)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(following_module, "_start", interrupted)
+    watcher = Watcher(Programs([python.pid]), Wanted(memory_errors=True))
+    with pytest.raises(KeyboardInterrupt):
+        for _happening in watcher.happenings():
+            pass
+    (happening,) = watcher.end()
+    assert happening.kind == "unrestored" and "state D" in happening.reason
+    tell(python)
+    wait_for(lambda: not guards(python.pid), "the code is not put back")

@@ -116,8 +116,9 @@ class LocalProcess:
         self, places: Sequence[Place], waits: bool, seccomp: bool, limit: float = MAX_STAND
     ) -> Iterator[Following]:
         planned = planned_for(self.running, places, seccomp)
-        follower = _start(self.folder, self._hold(), planned, waits, limit)
+        follower = _native.Follower.of_process(self.folder, self._hold(), planned.patches, planned.signal, waits, limit)
         try:
+            _start(follower, self.folder)
             yield Following(follower, [place.what for place in planned.places], planned.refused)
         finally:
             follower.end()
@@ -150,9 +151,9 @@ def planned_for(running: Running, places: Sequence[Place], seccomp: bool) -> Pla
     return planned
 
 
-def _start(folder: ProcessFolder, memory: int, planned: Plan, waits: bool, limit: float) -> _native.Follower:
+def _start(follower: _native.Follower, folder: ProcessFolder) -> None:
     try:
-        return _native.Follower.of_process(folder, memory, planned.patches, planned.signal, waits, limit)
+        follower.start()
     except (OSError, TimeoutError) as error:
         if isinstance(error, OSError) and error.errno == errno.EBUSY:
             raise Unsupported(
@@ -181,12 +182,14 @@ class Program:
     @contextmanager
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[Following]:
         """Start it, and report its calls within the block. If it has not ended by then, it runs on."""
-        follower = self._start(numbers, waits)
+        words = [os.fsencode(word) for word in self.words]
+        follower = _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
         try:
+            self._start(follower)
             yield Following(follower, list(numbers), [], wait=follower.wait)
         finally:
             follower.end()
-            if follower.finish != "gone":
+            if follower.started and follower.finish != "gone":
                 self.warnings.append(
                     f"process {follower.started} runs on, and what it started: a process that stays behind (gdbheap"
                     " guard) lets their calls pass"
@@ -196,10 +199,9 @@ class Program:
         """Raise UsageError: tracepoints need a process that runs already."""
         raise UsageError("--perf is about a process that runs: give its id, or leave --perf out for a command")
 
-    def _start(self, numbers: Sequence[int], waits: bool) -> _native.Follower:
-        words = [os.fsencode(word) for word in self.words]
+    def _start(self, follower: _native.Follower) -> None:
         try:
-            return _native.Follower.of_program(words, list(numbers), waits, MAX_STAND)
+            follower.start()
         except OSError as error:
             reason = one_line(error.strerror or error)
             if error.errno in NOT_EXECUTABLE:

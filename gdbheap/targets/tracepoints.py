@@ -31,11 +31,12 @@ def traced(folder: ProcessFolder, numbers: Sequence[int], with_stacks: bool) -> 
         folder.read("maps", procfs.TABLE_LIMIT)
     except OSError as error:
         raise refusal.explain(folder, error) from error
+    follower = _native.Follower.of_tracepoint(folder, tracepoint, list(numbers), with_stacks)
     try:
-        follower = _native.Follower.of_tracepoint(folder, tracepoint, list(numbers), with_stacks)
-    except OSError as error:
-        raise _explained(folder, error) from error
-    try:
+        try:
+            follower.start()
+        except OSError as error:
+            raise _explained(folder, error) from error
         yield Following(follower, list(numbers), [])
     finally:
         follower.end()

@@ -25,7 +25,7 @@ RAISES = "PyErr_NoMemory"
 
 
 class MemoryErrors:
-    """Watches the MemoryErrors of a process, whose thread is stopped for at most ``limit`` seconds at each.
+    """Watches the MemoryErrors of a process from ``start`` on. At each, its thread stops for at most ``limit`` seconds.
 
     ``preparation`` is read beforehand, because a process's tracer cannot be distinguished from others later. Raises
     GdbheapError if they cannot be caught (NotAPython if there is no Python)."""
@@ -37,10 +37,13 @@ class MemoryErrors:
         if not function_places(process.running, RAISES, ()):
             raise NotAPython(f"process {folder} has no Python that could raise MemoryError")
         self._stacks = Stacks(folder, process.machine)
+        self._following = process.functions([RAISES], (), seccomp, limit)
         self._followed = ExitStack()
-        following = self._followed.enter_context(process.functions([RAISES], (), seccomp, limit))
-        self._follower: Follower = following.follower
         self._hit: Hit | None = None
+
+    def start(self) -> None:
+        """Change the code. Raises GdbheapError. Whoever is interrupted here has to call ``end`` as always."""
+        self._follower: Follower = self._followed.enter_context(self._following).follower
 
     def waker(self) -> Waker:
         """Return the waker that reports a MemoryError."""

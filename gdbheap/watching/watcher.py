@@ -219,9 +219,13 @@ class Watcher:
 
     def _see_errors(self, one: Watched, memory: ProcessMemory) -> Iterator[Happening]:
         try:
+            # Known before it begins: a Ctrl-C on the way must not hide that the code could not be restored.
             one.errors = errors = MemoryErrors(one.folder, self.wanted.seccomp, self.wanted.limit)
+            errors.start()
         except Exception as error:
             yield Happening("unseen", one.pid, one.name, reason=reason_of(error))
+            yield from _end_errors(one)
+            one.errors = None
             return
         self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [Raised()], [errors.waker()]))
         one.gauges.add(_errors_key(one.pid))

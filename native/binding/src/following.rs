@@ -3,10 +3,9 @@
 use crate::memory::Space;
 use crate::records::{field, records, Given, Read};
 use crate::rows::{all, answers};
-use crate::watch::watched;
+use crate::watch::{raised, watched};
 use gdbheap_access::process::patch::{self, Cave, CodePlace, Condition, Left, Operand, Patch, Site, Test, Text};
 use gdbheap_access::process::{self, Course, Finish, Hit, Module, ProcessFolder, ProgramMemory, Start, Traced};
-use gdbheap_core::Watcher;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::CString;
@@ -112,7 +111,7 @@ pub fn find_call_sites(
 #[pyfunction]
 pub fn plan_patches(places: Given<Vec<CodePlace>>, caves: Given<Vec<Cave>>, signal: u32) -> PyResult<Vec<CodePatch>> {
     let planned = patch::plan_all(&places.0, &caves.0, signal);
-    planned.map(all).map_err(crate::watch::raised)
+    planned.map(all).map_err(raised)
 }
 
 /// Return the patches that killed runs left in a cave.
@@ -135,7 +134,7 @@ pub fn restore_left_patches(
 }
 
 fn memory_of(descriptor: i32) -> PyResult<ProgramMemory> {
-    ProgramMemory::of(descriptor).map_err(|error| crate::watch::raised(error.into()))
+    ProgramMemory::of(descriptor).map_err(|error| raised(error.into()))
 }
 
 /// Return the registers that a thread had when it came to `address`, computed from its registers at the trap and from
@@ -152,18 +151,18 @@ pub fn registers_before_trap(registers: Vec<u64>, frame: &[u8], address: u64) ->
 /// OSError.
 #[pyfunction]
 pub fn return_from_trap(tid: i32, address: u64) -> PyResult<()> {
-    process::return_from_trap(tid, address).map_err(|error| crate::watch::raised(error.into()))
+    process::return_from_trap(tid, address).map_err(|error| raised(error.into()))
 }
 
 /// Return the tracepoint at the end of every system call, for `Follower.of_tracepoint`. Raises OSError: EACCES if this
 /// user may not read it, EPERM if tracefs is not mounted and this user may not mount it, ENODEV if the kernel has none.
 #[pyfunction]
 pub fn find_tracepoint() -> PyResult<Tracepoint> {
-    let found = process::tracepoint().map_err(|error| crate::watch::raised(error.into()))?;
+    let found = process::tracepoint().map_err(|error| raised(error.into()))?;
     Ok(Tracepoint { id: found.id, number_at: found.number_at as u64 })
 }
 
-/// Processes that are followed until `end`.
+/// Processes that are followed from `start` until `end`.
 #[pyclass(frozen)]
 pub struct Follower(process::Follower);
 
@@ -173,14 +172,12 @@ fn limit_of(seconds: f64) -> PyResult<Duration> {
 
 #[pymethods]
 impl Follower {
-    /// Patch a process and follow it. Its threads report themselves by `signal`.
+    /// A process that is patched and followed. Its threads report themselves by `signal`.
     ///
     /// `memory`: a descriptor of its memory, opened before the patches were planned. `waits`: a reporting thread stays
-    /// stopped until the next hit is asked for, for at most `limit` seconds. Raises OSError (with errno; EILSEQ: the
-    /// code has changed), TimeoutError, KeyboardInterrupt; the process then runs as before.
+    /// stopped until the next hit is asked for, for at most `limit` seconds.
     #[staticmethod]
     fn of_process(
-        py: Python<'_>,
         process: Given<ProcessFolder>,
         memory: i32,
         patches: Given<Vec<Patch>>,
@@ -190,21 +187,13 @@ impl Follower {
     ) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
         let course = Course { process: process.0, memory: memory_of(memory)?, patches: patches.0, signal };
-        let follow = |watcher: &dyn Watcher| process::Follower::of_process(watcher, course, waits, limit);
-        Ok(Follower(watched(py, None, follow)?))
+        Ok(Follower(process::Follower::of_process(course, waits, limit).map_err(raised)?))
     }
 
-    /// Start the command `words`, and follow it and all its child processes: each of their system calls `numbers`,
-    /// which are the places. They keep running when this ends. Raises OSError (with errno, if the command cannot be
-    /// started), ValueError, KeyboardInterrupt.
+    /// The command `words`, which is started and followed with all its child processes: each of their system calls
+    /// `numbers`, which are the places. They keep running when this ends. Raises ValueError.
     #[staticmethod]
-    fn of_program(
-        py: Python<'_>,
-        words: Vec<Vec<u8>>,
-        numbers: Vec<u32>,
-        waits: bool,
-        limit: f64,
-    ) -> PyResult<Follower> {
+    fn of_program(words: Vec<Vec<u8>>, numbers: Vec<u32>, waits: bool, limit: f64) -> PyResult<Follower> {
         let limit = limit_of(limit)?;
         let words = words.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>();
         let words = words.map_err(|_| PyValueError::new_err("a word has a null byte"))?;
@@ -212,15 +201,13 @@ impl Follower {
             return Err(PyValueError::new_err("not a command, or too many numbers"));
         }
         let start = Start { words, numbers };
-        let follow = |watcher: &dyn Watcher| process::Follower::of_program(watcher, start, waits, limit);
-        Ok(Follower(watched(py, None, follow)?))
+        Ok(Follower(process::Follower::of_program(start, waits, limit).map_err(raised)?))
     }
 
-    /// Follow the system calls `numbers`, which are the places, of a process whose threads are not stopped. `stacks`:
-    /// include the bytes at their stack pointers. Raises OSError (with errno), ValueError, KeyboardInterrupt.
+    /// The system calls `numbers`, which are the places, of a process whose threads are not stopped. `stacks`: include
+    /// the bytes at their stack pointers. Raises ValueError.
     #[staticmethod]
     fn of_tracepoint(
-        py: Python<'_>,
         process: Given<ProcessFolder>,
         tracepoint: Given<process::Tracepoint>,
         numbers: Vec<u32>,
@@ -230,8 +217,14 @@ impl Follower {
             return Err(PyValueError::new_err("no numbers, or too many"));
         }
         let traced = Traced { process: process.0, tracepoint: tracepoint.0, numbers, stacks };
-        let follow = |watcher: &dyn Watcher| process::Follower::of_tracepoint(watcher, traced);
-        Ok(Follower(watched(py, None, follow)?))
+        Ok(Follower(process::Follower::of_tracepoint(traced).map_err(raised)?))
+    }
+
+    /// Begin to follow. A second call does nothing. Raises OSError (with errno: the command cannot be started; EILSEQ:
+    /// the code has changed), TimeoutError, KeyboardInterrupt; after `end` the process then runs as before, unless
+    /// `is_unrestored`.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        watched(py, None, |watcher| self.0.start(watcher))
     }
 
     /// Let the thread of the last hit continue, and return the next hit; None if there was none for `seconds`, or there

@@ -19,7 +19,10 @@ use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(1);
 
-/// A process that is followed until this is ended or dropped.
+type Ready = Sender<Result<(), Failure>>;
+type Body = Box<dyn FnOnce(&Ready) + Send>;
+
+/// A process that is followed from `start` until this is ended or dropped.
 pub struct Follower {
     shared: Arc<Shared>,
     hits: Mutex<Receiver<Hit>>,
@@ -27,30 +30,30 @@ pub struct Follower {
     answers: Mutex<Option<Sender<()>>>,
     pending: AtomicBool,
     waits: bool,
+    body: Mutex<Option<Body>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Follower {
     /// Stop a process for as long as it takes to insert the patches, and follow it from then on. If `waits`, a thread
     /// that comes to a place stays stopped until the next hit is fetched, for at most `limit`.
-    pub fn of_process(watcher: &dyn Watcher, course: Course, waits: bool, limit: Duration) -> Result<Follower> {
-        Follower::new(watcher, Chase::new(course, limit), waits, limit)
+    pub fn of_process(course: Course, waits: bool, limit: Duration) -> Result<Follower> {
+        Follower::new(Chase::new(course, limit), waits, limit)
     }
 
     /// Start a program, and follow it and all its child processes. They keep running when this ends.
-    pub fn of_program(watcher: &dyn Watcher, start: Start, waits: bool, limit: Duration) -> Result<Follower> {
-        Follower::new(watcher, Launch::new(start), waits, limit)
+    pub fn of_program(start: Start, waits: bool, limit: Duration) -> Result<Follower> {
+        Follower::new(Launch::new(start), waits, limit)
     }
 
     /// Follow the system calls of a process by a tracepoint of the kernel, which stops no thread of it.
-    pub fn of_tracepoint(watcher: &dyn Watcher, traced: Traced) -> Result<Follower> {
-        Follower::new(watcher, Tracing::new(traced), false, Duration::ZERO)
+    pub fn of_tracepoint(traced: Traced) -> Result<Follower> {
+        Follower::new(Tracing::new(traced), false, Duration::ZERO)
     }
 
-    fn new(watcher: &dyn Watcher, work: impl Trace, waits: bool, limit: Duration) -> Result<Follower> {
+    fn new(work: impl Trace, waits: bool, limit: Duration) -> Result<Follower> {
         wake_by_signal()?;
         let shared = Arc::new(Shared::default());
-        let (ready, is_ready) = channel();
         let (sender, hits) = channel();
         let (answers, answered) = channel();
         let counter = Arc::new(counter()?);
@@ -58,30 +61,37 @@ impl Follower {
         let teller = Teller { shared: told, hits: sender, counter: counted, answers: answered, waits, limit };
         shared.status.store(-1, Ordering::SeqCst);
         let theirs = shared.clone();
-        let held = SignalsHeld::hold();
-        let body = move || {
+        let body = move |ready: &Ready| {
             accept_wake();
             // SAFETY: takes nothing.
             theirs.tracer.store(unsafe { libc::syscall(libc::SYS_gettid) } as i32, Ordering::SeqCst);
-            let finish = work.trace(teller, &ready);
+            let finish = work.trace(teller, ready);
             theirs.finish.store(finish as u8, Ordering::SeqCst);
             theirs.tracer.store(0, Ordering::SeqCst);
         };
-        let thread = std::thread::Builder::new().name("gdbheap tracer".into()).stack_size(256 << 10).spawn(body);
-        drop(held);
-        let thread = Mutex::new(Some(thread?));
-        let answers = Mutex::new(Some(answers));
-        let follower = Follower {
+        Ok(Follower {
             shared,
             hits: Mutex::new(hits),
             counter,
-            answers,
+            answers: Mutex::new(Some(answers)),
             pending: AtomicBool::new(false),
             waits,
-            thread,
-        };
-        follower.await_start(watcher, &is_ready)?;
-        Ok(follower)
+            body: Mutex::new(Some(Box::new(body))),
+            thread: Mutex::new(None),
+        })
+    }
+
+    /// Begin, and wait until threads are seen. A second call does nothing. Whoever is interrupted here still has this
+    /// to `end` it, and learns whether the process is as it was.
+    pub fn start(&self, watcher: &dyn Watcher) -> Result<()> {
+        let Some(body) = crate::work::take(&self.body) else { return Ok(()) };
+        let (ready, is_ready) = channel();
+        let held = SignalsHeld::hold();
+        let thread = std::thread::Builder::new().name("gdbheap tracer".into()).stack_size(256 << 10);
+        let thread = thread.spawn(move || body(&ready));
+        drop(held);
+        *self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(thread?);
+        self.await_start(watcher, &is_ready)
     }
 
     fn await_start(&self, watcher: &dyn Watcher, ready: &Receiver<Result<(), Failure>>) -> Result<()> {
